@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from electra_ds.config.errors import EXIT_DONE, InputError
+from electra_ds.config.errors import EXIT_DONE, InputError, nearest
 from electra_ds.config.loading import dump, load_config
 from electra_ds.config.recipes import describe_recipe, find_recipe, recipe_names
 
@@ -66,8 +66,12 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _copy(args: argparse.Namespace) -> int:
-    source: Path = find_recipe(args.name)
-    load_config(source)  # a recipe that does not load is not worth a copy
+    if args.name not in recipe_names():  # an own file may extend its neighbours, and would break elsewhere
+        raise InputError(
+            f"no shipped recipe {args.name!r}{nearest(args.name, recipe_names())}: "
+            f"copy one of {', '.join(recipe_names())}"
+        )
+    source = find_recipe(args.name)
     if args.file.suffix not in (".yaml", ".yml"):
         raise InputError(f"{args.file}: a recipe's file name ends in .yaml: use {args.file}.yaml")
     try:

@@ -53,8 +53,8 @@ def solve_batch(config: Config, world_size: int) -> BatchPlan:
         micro_batch = max(rows for rows in _divisors(share) if rows <= most)
     elif share % asked:
         raise InputError(
-            f"train.micro_batch={asked} does not divide the {share} rows that each of "
-            f"{world_size} ranks has of train.batch={batch}: use train.micro_batch=auto or one of {_listed(_divisors(share))}"
+            f"train.micro_batch={asked} does not divide the {share} rows that each of {world_size} ranks has "
+            f"of train.batch={batch}: use train.micro_batch=auto or one of {_listed(_divisors(share))}"
         )
     else:
         micro_batch = asked
