@@ -177,7 +177,8 @@ def run_tokenizer(args: argparse.Namespace) -> int:
     from electra_ds.config.errors import InputError
     from electra_ds.data.corpus import CorpusOptions
     from electra_ds.data.inputs import find_inputs
-    from electra_ds.data.tokenizer import WordPieceSettings, save_files, tokenizer_files, train_tokenizer
+    from electra_ds.data.tokenizer import WordPieceSettings, save_files, tokenizer_files
+    from electra_ds.data.tokenizer_training import train_tokenizer
 
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     _log_to_stderr()

@@ -194,7 +194,10 @@ class TrainLoader:
         step = 0
         while self._source is not None:
             # The DataLoader takes items from its processes in turn: one of each makes a step.
-            parts = [next(self._source) for _ in range(groups)]
+            try:
+                parts = [next(self._source) for _ in range(groups)]
+            except RuntimeError as error:  # what the DataLoader says of a process that was killed
+                raise RunFailure(f"a loader process died: {error}") from None
             row_owner = owner[self._share.rows(step) % self._share.lanes]
             cursors = torch.full((self._share.lanes, 4), -1, dtype=torch.int64)
             packed: np.ndarray | None = None
@@ -291,8 +294,9 @@ def _eval_batches(
     round_rows = micro_batch * world_size
     pending = np.empty((0, row_width(seq_len, slots)), dtype=np.int32)
     left = max_rows
-    for record in range(records):
-        rows = stream.rows(record, 0, 0, record, shuffle=False)[:left]
+    for block, begin in enumerate(range(0, records, stream.records_per_block)):
+        numbers = range(begin, min(begin + stream.records_per_block, records))
+        rows = stream.rows(numbers, 0, 0, block, shuffle=False)[:left]
         left -= len(rows)
         pending = np.concatenate([pending, rows])
         while len(pending) >= round_rows:

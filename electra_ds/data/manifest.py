@@ -113,6 +113,8 @@ def _parse(folder: Path, content: dict[str, Any], digest: str) -> Manifest:
     entry = content["tokenizer"]
     ids = {f"{name}_id": int(entry["special_ids"][name]) for name in _SPECIAL_NAMES}
     vocab = Vocabulary(size=int(entry["vocab_size"]), sha256=str(entry["sha256"]), **ids)
+    if len(set(ids.values())) < len(ids) or not all(0 <= number < vocab.size for number in ids.values()):
+        raise ValueError("the special ids are not five different ids of the vocabulary")
     shards = []
     for entry in content["shards"]:
         fields = {name: value for name, value in entry.items() if name != "records"}

@@ -120,10 +120,9 @@ class _SetWriter:
 
 
 def is_held_out(text: str, share: float) -> bool:
-    """Whether a document (its first 65,536 characters) is held out: a keyed hash of the text alone
-    decides.
-    """
-    digest = hashlib.blake2b(text[:_HELDOUT_CHARS].encode(), key=_HELDOUT_KEY, digest_size=8).digest()
+    """Whether a document is held out: a keyed hash of its words (of the first 65,536 characters) decides."""
+    words = " ".join(text[:_HELDOUT_CHARS].split())
+    digest = hashlib.blake2b(words.encode(), key=_HELDOUT_KEY, digest_size=8).digest()
     return int.from_bytes(digest, "little") < share * 2.0**64
 
 
@@ -151,8 +150,7 @@ def prepare(
     """Write the shards of ``sources`` into ``output``; return the manifests (held-out last, if any).
 
     ``progress`` is called after every batch with the read counts, documents and tokens so far. Raises
-    InputError for bad input; nothing is then left under a final name but finished shards without a manifest,
-    which the next run removes.
+    InputError for bad input, and then leaves nothing behind.
     """
     options.check()
     claim_folder(output, encoder)
@@ -167,8 +165,11 @@ def prepare(
             if not writer.builder.counts.tokens:
                 raise InputError(_nothing_written(what, sources, options))
     except BaseException:
-        for writer in writers:
+        for writer in reversed(writers):
             writer.writer.abandon()
+            _remove_leftovers(writer.folder)
+            if not any(writer.folder.iterdir()):
+                writer.folder.rmdir()
         raise
     settings = {
         **asdict(options.corpus),
@@ -205,7 +206,7 @@ def _write_documents(
         encoded = iter(encoder.encode([sentence for part in batch for sentence in part.sentences]))
         for part in batch:
             if builder is None:
-                held_out = len(writers) > 1 and is_held_out("\n".join(part.sentences), options.held_out)
+                held_out = len(writers) > 1 and is_held_out(" ".join(part.sentences), options.held_out)
                 builder = writers[held_out].builder
             for _ in part.sentences:
                 ids, starts = next(encoded)

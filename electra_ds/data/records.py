@@ -10,7 +10,7 @@ Nothing here ever unpickles, and member names are compared, never used as paths.
 
 import io
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +32,20 @@ class Block:
     sentences: np.ndarray  # (S,) int32, end offsets in tokens
     documents: np.ndarray  # (D,) int32, end offsets in sentences
     word_starts: np.ndarray  # (T,) bool
+
+
+def join_blocks(blocks: Sequence[Block]) -> Block:
+    """Return one block with the documents of all ``blocks``, in order."""
+    if len(blocks) == 1:
+        return blocks[0]
+    before_tokens = np.cumsum([0] + [len(block.tokens) for block in blocks])
+    before_sentences = np.cumsum([0] + [len(block.sentences) for block in blocks])
+    return Block(
+        tokens=np.concatenate([block.tokens for block in blocks]),
+        sentences=np.concatenate([b.sentences + n for b, n in zip(blocks, before_tokens, strict=False)]),
+        documents=np.concatenate([b.documents + n for b, n in zip(blocks, before_sentences, strict=False)]),
+        word_starts=np.concatenate([block.word_starts for block in blocks]),
+    )
 
 
 def encode_record(key: str, block: Block) -> bytes:

@@ -14,8 +14,8 @@ _LAST_WORD = re.compile(r"([^\s(\[\"“‘]+)\.$")
 _ABBREVIATIONS = frozenset(
     re.findall(
         r"\S+",
-        "mr mrs ms dr prof st sr jr rev hon gen col capt lt sgt gov sen rep no nos vol vols fig figs eq sec ch"
-        " pp p ed eds vs cf al etc e.g i.e viz approx ca inc ltd co corp dept univ"
+        "mr mrs ms dr prof st sr jr rev hon gen col capt lt sgt gov sen rep no nos vol vols fig figs eq sec"
+        " ch pp p ed eds vs cf al etc e.g i.e viz approx ca inc ltd co corp dept univ"
         " jan feb mar apr jun jul aug sep sept oct nov dec bzw z.b d.h u.a usw nr bd hrsg mme mlle sra dra",
     )
 )

@@ -4,7 +4,9 @@ The story, from the outside in:
 
 1. The units are whole shards if there are at least as many as lanes, else records. Each epoch permutes them
    and deals them to the lanes in turn, going on where the epoch before stopped, so lanes stay level.
-2. A lane reads its units one after the other, the records of a shard in random order. A record is a *block*.
+2. A lane reads its units one after the other, the records of a shard in random order. As many records
+   as make about 128 rows are a *block*: one record of 16,384 tokens at length 128, four at 512. Only the
+   last row of a block is short.
 3. A block becomes rows (``examples.py``), masked (``masking.py``). All randomness is keyed by (seed, epoch,
    lane, block), so no state of a generator is ever saved.
 4. Row i of the run is row i // lanes of lane i % lanes. The global batch is B consecutive rows; a rank takes
@@ -14,8 +16,9 @@ Nothing here depends on how many ranks or loader processes there are. A lane's p
 consumed, epoch, block of the lane in the epoch, row of the block. Going on from there reads that one block.
 """
 
+import math
+from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 
@@ -26,8 +29,10 @@ from electra_ds.data.examples import MIN_SEQ_LEN, block_rows
 from electra_ds.data.keyed import Purpose, keyed_bits, permutation
 from electra_ds.data.manifest import Manifest
 from electra_ds.data.masking import mask_rows, num_slots
-from electra_ds.data.records import RecordError
+from electra_ds.data.records import Block, RecordError, join_blocks
 from electra_ds.data.shards import read_block
+
+ROWS_PER_BLOCK = 128
 
 
 def check_stream_settings(data: DataConfig) -> None:
@@ -53,6 +58,8 @@ class Stream:
         self.lanes = data.lanes
         self.slots = num_slots(data.seq_len, data.mask_prob, data.mask_unit)
         self._offsets = [np.cumsum((0, *shard.block_bytes)) for shard in manifest.shards]
+        largest = max(max(shard.blocks) for shard in manifest.shards)
+        self.records_per_block = math.ceil(ROWS_PER_BLOCK * data.seq_len / largest)
         self._first = np.cumsum([0] + [shard.records for shard in manifest.shards])  # numbers of records
         self._whole_shards = len(manifest.shards) >= data.lanes
         self._units = len(manifest.shards) if self._whole_shards else int(self._first[-1])
@@ -61,7 +68,7 @@ class Stream:
     def _permute_units(self, epoch: int) -> np.ndarray:
         return permutation(keyed_bits(self.seed, Purpose.UNITS, epoch=epoch), self._units)
 
-    def lane_blocks(self, epoch: int, lane: int) -> np.ndarray:
+    def lane_records(self, epoch: int, lane: int) -> np.ndarray:
         """Return the records, numbered over the whole set, that a lane reads in an epoch; often there are
         none.
         """
@@ -77,25 +84,31 @@ class Stream:
             parts.append(self._first[unit] + permutation(bits, self.manifest.shards[unit].records))
         return np.concatenate(parts)
 
-    def rows(self, record: int, epoch: int, lane: int, block: int, shuffle: bool = True) -> np.ndarray:
-        """Return the packed rows (R, W) int32 of a record; R is at least 1. Raises RunFailure if it is
-        damaged.
-        """
+    def _read(self, record: int) -> Block:
         number = int(np.searchsorted(self._first, record, side="right")) - 1
         index = record - int(self._first[number])
         shard = self.manifest.shards[number]
-        path: Path = self.manifest.folder / shard.name
+        path = self.manifest.folder / shard.name
+        vocab_size = self.manifest.vocab.size
         try:
-            content = read_block(path, shard, index, int(self._offsets[number][index]))
-            if int(content.tokens.max()) >= self.manifest.vocab.size:
-                raise RecordError(
-                    f"record {index} holds ids beyond the vocabulary of {self.manifest.vocab.size}"
-                )
+            block = read_block(path, shard, index, int(self._offsets[number][index]))
+            if int(block.tokens.max()) >= vocab_size:
+                raise RecordError(f"record {index} holds ids beyond the vocabulary of {vocab_size}")
         except RecordError as error:
             raise RunFailure(f"{path}: {error}; run 'electra-ds prepare --check {path.parent}'") from None
-        data = self.data
+        return block
+
+    def rows(
+        self, records: Sequence[int], epoch: int, lane: int, block: int, shuffle: bool = True
+    ) -> np.ndarray:
+        """Return the packed rows (R, W) int32 of the records of a block; R is at least 1.
+
+        Raises RunFailure naming the shard if a record is not as it was written.
+        """
+        data, vocab = self.data, self.manifest.vocab
+        content = join_blocks([self._read(record) for record in records])
         bits = keyed_bits(self.seed, Purpose.EXAMPLES, epoch=epoch, lane=lane, block=block)
-        rows = block_rows(content, data.seq_len, data.examples, data.pack, self.manifest.vocab, bits, shuffle)
+        rows = block_rows(content, data.seq_len, data.examples, data.pack, vocab, bits, shuffle)
         bits = keyed_bits(self.seed, Purpose.MASKS, epoch=epoch, lane=lane, block=block)
         masks = mask_rows(rows.maskable, rows.word_starts, data.mask_prob, data.mask_unit, self.slots, bits)
         return pack_rows(rows, *masks)
@@ -108,7 +121,7 @@ class LaneReader:
         self._stream = stream
         self._lane = lane
         self._consumed, self._epoch, self._block, self._row = place
-        self._blocks: np.ndarray | None = None  # of the current epoch
+        self._records: np.ndarray | None = None  # of the current epoch
         self._rows: np.ndarray | None = None  # of the current block
 
     @property
@@ -117,13 +130,14 @@ class LaneReader:
         return (self._consumed, self._epoch, self._block, self._row)
 
     def _load(self) -> np.ndarray:
-        if self._blocks is None:
-            self._blocks = self._stream.lane_blocks(self._epoch, self._lane)
-        while self._block >= len(self._blocks):
+        stream, size = self._stream, self._stream.records_per_block
+        if self._records is None:
+            self._records = stream.lane_records(self._epoch, self._lane)
+        while self._block * size >= len(self._records):
             self._epoch, self._block, self._row = self._epoch + 1, 0, 0
-            self._blocks = self._stream.lane_blocks(self._epoch, self._lane)
-        record = int(self._blocks[self._block])
-        rows = self._stream.rows(record, self._epoch, self._lane, self._block)
+            self._records = stream.lane_records(self._epoch, self._lane)
+        records = self._records[self._block * size : (self._block + 1) * size].tolist()
+        rows = stream.rows(records, self._epoch, self._lane, self._block)
         if self._row >= len(rows):
             raise RunFailure(
                 f"lane {self._lane}: row {self._row} of a block of {len(rows)} rows asked for;"
