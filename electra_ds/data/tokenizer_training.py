@@ -7,6 +7,7 @@ characters, and the second is handed them in sorted order.
 
 import logging
 import re
+import sys
 import tempfile
 import unicodedata
 from collections import Counter
@@ -138,7 +139,7 @@ def _trained(
         show_progress=False,
         continuing_subword_prefix=_PREFIX,
         initial_alphabet=alphabet or [],
-        limit_alphabet=None if alphabet is None else len(alphabet),
+        limit_alphabet=sys.maxunicode if alphabet is None else len(alphabet),
     )
     tokenizer.train_from_iterator(iter(sample), trainer)
     return tokenizer.get_vocab()
