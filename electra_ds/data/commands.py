@@ -56,6 +56,9 @@ def register(subparsers: Any) -> None:
         metavar="N",
         help="train on at most this much text, spread over the files (default: 256M)",
     )
+    tokenizer.add_argument(
+        "--allow-smaller", action="store_true", help="take fewer tokens where the text gives no more"
+    )
     tokenizer.set_defaults(func=run_tokenizer)
 
     prepare = _add(subparsers, "prepare", "Tokenize text into shards that training reads.", _PREPARE_EXAMPLE)
@@ -187,7 +190,9 @@ def run_tokenizer(args: argparse.Namespace) -> int:
     sources = find_inputs(args.input, args.format)
     options = CorpusOptions(text_field=args.text_field, on_decode_error=args.on_decode_error)
     settings = WordPieceSettings(args.lowercase, args.strip_accents, args.cjk, args.unicode_form)
-    tokenizer = train_tokenizer(sources, options, settings, args.vocab_size, args.sample_bytes)
+    tokenizer = train_tokenizer(
+        sources, options, settings, args.vocab_size, args.sample_bytes, args.allow_smaller
+    )
     save_files(tokenizer_files(tokenizer, settings), args.output)
     print(f"{args.output}: {tokenizer.get_vocab_size()} tokens")
     inputs = shlex.join(args.input)
