@@ -1,17 +1,23 @@
-"""Sizes of a network: this project's configuration on one side, Hugging Face's ``config.json`` on the other."""
+"""A network of a run as Hugging Face's configuration and model classes."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from electra_ds.config.schema import Config, ModelConfig
+from electra_ds.config.derived import discriminator_shape, generator_shape
+from electra_ds.config.schema import Config
 from electra_ds.data.vocabulary import Vocabulary
 from electra_ds.hub.kinds import STOCK, export_kind
-from electra_ds.hub.names import Network
 
-MODELLING_FILE = "modeling_electra_rel.py"
-OWN_TYPE = "electra_rel"  # config.json's model_type of a folder with its own modelling file
-ARCHITECTURES: dict[Network, str] = {"discriminator": "ForPreTraining", "generator": "ForMaskedLM"}
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
+
+    from electra_ds.hub.names import Network
+
+MODULE = "modeling_electra_rel"  # of this package, and of the folders that need a modelling file of their own
+MODELLING_FILE = f"{MODULE}.py"
+STOCK_TYPE, OWN_TYPE = "electra", "electra_rel"  # model_type in config.json
+ARCHITECTURES: dict["Network", str] = {"discriminator": "ForPreTraining", "generator": "ForMaskedLM"}
 AUTO_CLASSES = {
+    "AutoConfig": "Config",
     "AutoModel": "Model",
     "AutoModelForPreTraining": "ForPreTraining",
     "AutoModelForMaskedLM": "ForMaskedLM",
@@ -19,95 +25,61 @@ AUTO_CLASSES = {
     "AutoModelForTokenClassification": "ForTokenClassification",
     "AutoModelForQuestionAnswering": "ForQuestionAnswering",
 }
-NEEDED_SIZES = (
-    "vocab_size",
-    "embedding_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-)
 
 
-def write_config(config: Config, vocab: Vocabulary, network: Network, folder: Path) -> None:
-    """Write ``config.json`` for one network of a run, through the configuration class that will read it."""
-    from transformers import ElectraConfig, PretrainedConfig
+def hub_config(config: Config, vocab: Vocabulary, network: "Network") -> "PretrainedConfig":
+    """Return the configuration of one network of a run, of the class that will read its ``config.json``."""
+    from transformers import ElectraConfig
 
     from electra_ds.hub.modeling_electra_rel import ElectraRelConfig
+    from electra_ds.model.encoder import LAYER_NORM_EPS
+    from electra_ds.model.relative import MAX_DISTANCE, NUM_BUCKETS
 
-    sizes = network_sizes(config, network)
+    model = config.model
+    shape = discriminator_shape(config) if network == "discriminator" else generator_shape(config)
     values: dict[str, Any] = {
         "vocab_size": vocab.size,
-        "embedding_size": sizes.embedding,
-        "hidden_size": sizes.hidden,
-        "num_hidden_layers": sizes.layers,
-        "num_attention_heads": sizes.heads,
-        "intermediate_size": sizes.ffn,
-        "max_position_embeddings": sizes.max_positions,
+        "embedding_size": model.embedding,
+        "hidden_size": shape.hidden,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "intermediate_size": shape.ffn,
+        "max_position_embeddings": model.max_positions,
         "type_vocab_size": 2,
-        "hidden_dropout_prob": sizes.dropout,
-        "attention_probs_dropout_prob": sizes.dropout,
-        "initializer_range": sizes.init_std,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": model.dropout,
+        "attention_probs_dropout_prob": model.dropout,
+        "initializer_range": model.init_std,
         "layer_norm_eps": LAYER_NORM_EPS,
         "pad_token_id": vocab.pad_id,
     }
-    written: PretrainedConfig
     if export_kind(config) == STOCK:
-        written = ElectraConfig(**values, architectures=["Electra" + ARCHITECTURES[network]])
-    else:
-        auto_map = {name: f"{MODULE}.ElectraRel{suffix}" for name, suffix in AUTO_CLASSES.items()}
-        written = ElectraRelConfig(
-            **values,
-            positions=config.model.positions,
-            relative_buckets=RELATIVE_BUCKETS,
-            relative_max_distance=RELATIVE_MAX_DISTANCE,
-            architectures=["ElectraRel" + ARCHITECTURES[network]],
-            auto_map=auto_map,
-        )
-    written.save_pretrained(folder)
-
-
-def read_config(content: Mapping[str, Any], where: Path) -> tuple[ModelConfig, int]:
-    """Return the sizes in a ``config.json`` and its vocabulary size, for a network with dropout off.
-
-    Raises InputError where it is no ELECTRA, lacks a size, or asks for something this encoder has not.
-    """
-    kind = content.get("model_type")
-    if kind not in ("electra", OWN_TYPE):
-        raise InputError(f"{where}: model_type is {kind!r}; pass a folder whose model is an ELECTRA")
-    for name in NEEDED_SIZES:
-        value = content.get(name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(f"{where}: {name} is {value!r}, expected a positive integer; restore the file")
-    required = {
-        "hidden_act": "gelu",
-        "type_vocab_size": 2,
-        "layer_norm_eps": LAYER_NORM_EPS,
-        "relative_buckets": RELATIVE_BUCKETS,
-        "relative_max_distance": RELATIVE_MAX_DISTANCE,
-    }
-    for name, value in required.items():
-        if content.get(name, value) != value:
-            raise InputError(
-                f"{where}: {name} is {content[name]!r}, but only {value!r} is supported; use transformers for this model"
-            )
-    positions = "absolute" if kind == "electra" else content.get("positions")
-    if positions not in ("absolute", "relative", "both"):
-        raise InputError(f"{where}: positions is {positions!r}, expected 'relative' or 'both'; restore the file")
-    if content["hidden_size"] % content["num_attention_heads"]:
-        raise InputError(
-            f"{where}: hidden_size {content['hidden_size']} is no multiple of num_attention_heads"
-            f" {content['num_attention_heads']}; restore the file"
-        )
-    sizes = ModelConfig(
-        layers=content["num_hidden_layers"],
-        hidden=content["hidden_size"],
-        heads=content["num_attention_heads"],
-        ffn=content["intermediate_size"],
-        embedding=content["embedding_size"],
-        max_positions=content["max_position_embeddings"],
-        dropout=0.0,
-        positions=positions,
+        return ElectraConfig(**values, architectures=["Electra" + ARCHITECTURES[network]])
+    return ElectraRelConfig(
+        **values,
+        positions=model.positions,
+        relative_buckets=NUM_BUCKETS,
+        relative_max_distance=MAX_DISTANCE,
+        architectures=["ElectraRel" + ARCHITECTURES[network]],
+        auto_map={name: f"{MODULE}.ElectraRel{suffix}" for name, suffix in AUTO_CLASSES.items()},
     )
-    return sizes, content["vocab_size"]
+
+
+def model_class(model_type: str, network: "Network") -> "type[PreTrainedModel]":
+    """Return the class that holds a network with its pretraining head; ``model_type`` as in ``config.json``."""
+    if model_type == STOCK_TYPE:
+        from transformers import ElectraForMaskedLM, ElectraForPreTraining
+
+        return ElectraForPreTraining if network == "discriminator" else ElectraForMaskedLM
+    from electra_ds.hub.modeling_electra_rel import ElectraRelForMaskedLM, ElectraRelForPreTraining
+
+    return ElectraRelForPreTraining if network == "discriminator" else ElectraRelForMaskedLM
+
+
+def expected_shapes(config: "PretrainedConfig", network: "Network") -> dict[str, tuple[int, ...]]:
+    """Return names and shapes of the parameters that transformers will look for in the network's folder."""
+    import torch
+
+    with torch.device("meta"):
+        model = model_class(config.model_type, network)(config)
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}

@@ -1,7 +1,7 @@
 """Which words of a sentence does a discriminator distrust?
 
-The folder is data: its tokenizer.json, config.json and safetensors are read into this project's own encoder,
-and a modelling file or a pickle that lies beside them is never opened.
+The folder is data: its tokenizer, config.json and safetensors are read, and a modelling file or a pickle that
+lies beside them is never opened.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,8 +13,7 @@ import torch
 from tokenizers import Encoding
 
 from electra_ds.config.errors import InputError
-from electra_ds.hub.build import Discriminator, load_discriminator
-from electra_ds.hub.folder import read_folder
+from electra_ds.hub.discriminator import load_discriminator
 
 
 @dataclass(frozen=True)
@@ -55,9 +54,8 @@ class Detector:
 
     def __init__(self, folder: Path) -> None:
         """Load a discriminator's folder. Raises InputError saying what to pass instead."""
-        content = read_folder(folder, "discriminator")
-        self.model: Discriminator = load_discriminator(content)
-        self.tokenizer = content.tokenizer
+        self.model = load_discriminator(folder)
+        self.tokenizer = self.model.tokenizer
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(self.model.max_length)
 
@@ -72,7 +70,7 @@ class Detector:
                 )
             ids = torch.tensor([encoding.ids])
             types = torch.tensor([encoding.type_ids])
-            probabilities = torch.sigmoid(self.model.logits(ids, types))[0].tolist()
+            probabilities = self.model.probabilities(ids, types)[0].tolist()
             yield Detection(text, _words(text, encoding, probabilities), bool(encoding.overflowing))
 
 

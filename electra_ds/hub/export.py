@@ -2,35 +2,36 @@
 
     OUTPUT/discriminator/   ElectraForPreTraining      OUTPUT/generator/   ElectraForMaskedLM
         model.safetensors  config.json  tokenizer files  README.md  [modeling_electra_rel.py]
-    OUTPUT/export.json      which run and step this is
 
 Everything is written beside OUTPUT under a temporary name and renamed at the end.
 """
 
-import hashlib
 import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-import electra_ds
-from electra_ds.config.errors import InputError
+from electra_ds.config.errors import InputError, RunFailure
 from electra_ds.config.schema import Config
 from electra_ds.data.vocabulary import Vocabulary
 from electra_ds.hub.card import CardFacts, last_metrics, model_card
-from electra_ds.hub.configs import MODELLING_FILE, write_config
+from electra_ds.hub.configs import MODELLING_FILE, expected_shapes, hub_config
 from electra_ds.hub.kinds import OWN_FILE, export_kind
 from electra_ds.hub.names import LayoutError, Tensors, networks_in, to_hugging_face
 from electra_ds.hub.tokenizer_files import copy_tokenizer
 
-MARKER = "export.json"
+if TYPE_CHECKING:
+    from electra_ds.hub.names import Network
+
 WEIGHTS = "model.safetensors"
 _STEP = re.compile(r"step-(\d+)")
 
@@ -58,7 +59,7 @@ def resolve_source(path: Path) -> Source:
         run, checkpoint = path, newest_whole(path)
     elif _STEP.fullmatch(path.name) and (path.parent.parent / "config.yaml").is_file():
         run, checkpoint = path.parent.parent, path
-    elif (path / "config.json").is_file() or (path / MARKER).is_file():
+    elif any((path / name / "config.json").is_file() for name in (".", "discriminator", "generator")):
         raise InputError(f"{path}: already an exported folder; give the run it was exported from")
     else:
         raise InputError(
@@ -66,7 +67,7 @@ def resolve_source(path: Path) -> Source:
         )
     match = _STEP.fullmatch(checkpoint.name)
     if match is None:
-        raise InputError(f"{checkpoint}: no checkpoint name; expected step-NUMBER")
+        raise InputError(f"{checkpoint}: no checkpoint's name; expected step-NUMBER")
     return Source(run, checkpoint, int(match.group(1)))
 
 
@@ -74,14 +75,15 @@ def export(source: Path, output: Path, *, license: str = "unknown") -> list[Path
     """Export the newest whole checkpoint of a run, or the checkpoint given, to ``output``.
 
     Runs in one CPU process whatever wrote the checkpoint. Returns the folders written. Raises InputError for
-    a source that is no run, an ``output`` that holds something else, or a run whose parts disagree.
+    a source that is no run, an ``output`` that holds something, or a run whose parts disagree.
     """
     from electra_ds.config.loading import load_frozen
     from electra_ds.training.weights import load_fp32_state
 
     found = resolve_source(source)
     config = load_frozen(found.run / "config.yaml")
-    vocab, provenance, counts = _read_manifest(found.run / "manifest.json")
+    manifest = found.run / "manifest.json"
+    vocab, provenance, counts = read_manifest_copy(manifest)
     facts = CardFacts(
         run=found.run.name,
         step=found.step,
@@ -90,98 +92,86 @@ def export(source: Path, output: Path, *, license: str = "unknown") -> list[Path
         counts=counts,
         metrics=last_metrics(found.run / "metrics.jsonl", found.step),
     )
-    check_output(output, run_identity(config, vocab, facts.run))  # before minutes of loading
+    _free(output)  # before minutes of loading
     state = load_fp32_state(found.checkpoint)
     try:
         return export_state(state, config, vocab, found.run / "tokenizer", output, facts)
     except LayoutError as error:
-        raise InputError(f"{found.checkpoint}: does not fit {found.run / 'config.yaml'}: {error}") from None
+        raise InputError(
+            f"{found.checkpoint}: does not fit {found.run / 'config.yaml'} and {manifest}: {error};"
+            " give a run whose files belong together"
+        ) from None
 
 
 def export_state(
-    state: Tensors, config: Config, vocab: Vocabulary, tokenizer_dir: Path, output: Path, card_facts: CardFacts
+    state: Tensors, config: Config, vocab: Vocabulary, tokenizer_dir: Path, output: Path, facts: CardFacts
 ) -> list[Path]:
     """Write the networks of a joint model's state to ``output`` and return their folders.
 
     ``state`` holds full fp32 parameters by the joint model's names. The objective ``mlm`` has a generator
-    only. Raises LayoutError where the state is not of that configuration.
+    only. Raises LayoutError where the state is not of that configuration, InputError where ``output`` holds
+    something already or the tokenizer is another one; nothing is left under ``output`` then.
     """
-    identity = run_identity(config, vocab, card_facts.run)
-    check_output(output, identity)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{output.name}.tmp-", dir=output.parent))
-    try:
-        networks = networks_in(state)
-        if not networks:
-            raise LayoutError("the checkpoint holds neither a discriminator nor a generator")
+    networks = networks_in(state)
+    if not networks:
+        raise LayoutError("it holds neither a discriminator nor a generator")
+    output = _free(output)
+    with _staging_for(output) as staging:
         for network in networks:
             folder = staging / network
             folder.mkdir()
-            tensors = to_hugging_face(state, network, vocab.size)
-            save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
-            write_config(config, vocab, network, folder)
+            _write_network(state, config, vocab, network, folder)
             copy_tokenizer(tokenizer_dir, folder, vocab, config.model.max_positions)
-            if export_kind(config) == OWN_FILE:
-                shutil.copyfile(Path(__file__).with_name(MODELLING_FILE), folder / MODELLING_FILE)
-            card = model_card(network, config, card_facts)
+            card = model_card(network, config, facts)
             (folder / "README.md").write_text(card, encoding="utf-8")
-        marker = {"format": 1, "step": card_facts.step, "electra_ds": electra_ds.__version__, **identity}
-        (staging / MARKER).write_text(json.dumps(marker, indent=2) + "\n", encoding="utf-8")
         _readable_by_all(staging)
-        _put_in_place(staging, output)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        os.rename(staging, output)
     return [output / network for network in networks]
 
 
-def run_identity(config: Config, vocab: Vocabulary, run: str) -> dict[str, str]:
-    """What tells one run from another: its name, and a digest of what can never change on resuming it."""
-    fixed = {"seed": config.seed, "model": asdict(config.model), "objective": config.objective.name}
-    content = json.dumps({**fixed, "tokenizer": vocab.sha256}, sort_keys=True)
-    return {"run": run, "run_sha256": hashlib.sha256(content.encode()).hexdigest()}
+def _write_network(
+    state: Tensors, config: Config, vocab: Vocabulary, network: "Network", folder: Path
+) -> None:
+    settings = hub_config(config, vocab, network)
+    tensors = to_hugging_face(state, network, vocab.size)
+    expected = expected_shapes(settings, network)
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    for name in sorted(expected.keys() | found.keys()):
+        if expected.get(name) != found.get(name):
+            raise LayoutError(
+                f"the {network}'s {name} is {found.get(name, 'missing')},"
+                f" expected {expected.get(name, 'no such tensor')}"
+            )
+    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    settings.save_pretrained(folder)
+    if export_kind(config) == OWN_FILE:
+        shutil.copyfile(Path(__file__).with_name(MODELLING_FILE), folder / MODELLING_FILE)
 
 
-def check_output(output: Path, identity: Mapping[str, str]) -> None:
-    """Raise InputError unless ``output`` is free, empty, or an earlier export of the same run."""
-    if output.is_file() or output.is_symlink():
-        raise InputError(f"{output}: is a file or a link, not a folder; give another --output")
-    if not output.exists() or not any(output.iterdir()):
-        return
+def _free(output: Path) -> Path:
+    """Return ``output`` with links resolved. Raises InputError unless it is absent or an empty folder."""
+    output = output.resolve()
+    if output.exists() and not output.is_dir():
+        raise InputError(f"{output}: is a file; give another folder as --output")
+    if output.is_dir() and any(output.iterdir()):
+        raise InputError(f"{output}: is not empty; remove it or give another folder as --output")
+    return output
+
+
+@contextmanager
+def _staging_for(output: Path) -> Iterator[Path]:
+    """A temporary folder on the same file system, removed unless it was renamed; failures to write it."""
     try:
-        marker = json.loads((output / MARKER).read_text(encoding="utf-8"))
-        earlier = {key: marker[key] for key in identity}
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(
-            f"{output}: exists and is no export; remove it or give another folder as --output"
-        ) from None
-    if earlier != dict(identity):
-        raise InputError(
-            f"{output}: holds an export of another run ({earlier['run']!r}); remove it or give another"
-            " folder as --output"
-        )
-    known = {MARKER, "discriminator", "generator"}
-    others = sorted(entry.name for entry in output.iterdir() if entry.name not in known)
-    if others:
-        raise InputError(
-            f"{output}: holds {others[0]!r}, which an export would delete; move it away or give another"
-            " folder as --output"
-        )
-
-
-def _put_in_place(staging: Path, output: Path) -> None:
-    """Rename the finished folder; an earlier export is moved aside first and removed last."""
-    if not output.exists():
-        os.rename(staging, output)
-        return
-    aside = Path(tempfile.mkdtemp(prefix=f".{output.name}.old-", dir=output.parent))
-    os.rename(output, aside / "export")
+        output.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{output.name}.tmp-", dir=output.parent))
+    except OSError as error:
+        raise InputError(f"{output}: cannot be made ({error.strerror}); give another --output") from None
     try:
-        os.rename(staging, output)
-    except OSError:
-        os.rename(aside / "export", output)
-        raise
+        yield staging
+    except (OSError, SafetensorError) as error:
+        raise RunFailure(f"{output}: writing the export failed ({error}); nothing was kept") from None
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _readable_by_all(folder: Path) -> None:
@@ -192,17 +182,19 @@ def _readable_by_all(folder: Path) -> None:
         path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)
 
 
-def _read_manifest(path: Path) -> tuple[Vocabulary, dict[str, Any], dict[str, Any]]:
-    """Vocabulary, provenance and counts from a run's copy of the manifest; the shards need not be there."""
+def read_manifest_copy(path: Path) -> tuple[Vocabulary, dict[str, Any], dict[str, Any]]:
+    """Return vocabulary, provenance and counts from a run's copy of the manifest; no shard need be there.
+
+    Raises InputError where the file is missing or damaged.
+    """
+    remedy = "copy manifest.json of the shards that the run was trained on there"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        vocab = Vocabulary(**content["tokenizer"])
+        entry = content["tokenizer"]
+        ids = {f"{name}_id": int(number) for name, number in entry["special_ids"].items()}
+        vocab = Vocabulary(size=int(entry["vocab_size"]), sha256=str(entry["sha256"]), **ids)
         return vocab, dict(content.get("provenance", {})), dict(content.get("counts", {}))
-    except OSError:
-        raise InputError(
-            f"{path}: missing; copy {path.name} of the shards that the run was trained on there"
-        ) from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{path}: damaged ({error}); copy {path.name} of the shards that the run was trained on there"
-        ) from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: damaged ({type(error).__name__}: {error}); {remedy}") from None

@@ -27,6 +27,8 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils import ModelOutput, can_return_tuple
 
+HIDDEN = -6.0e4  # added to the score of a key that must not be seen; finite in float16 too
+
 DEFAULTS = {
     "vocab_size": 30522,
     "embedding_size": 128,
@@ -115,6 +117,7 @@ class ElectraRelSelfAttention(nn.Module):
         shape = (batch, length, self.heads, hidden // self.heads)
         # each (B, heads, L, H / heads)
         query, key, value = (f(x).view(shape).transpose(1, 2) for f in (self.query, self.key, self.value))
+        bias = bias.to(query.dtype)  # which autocast may have lowered
         dropout = self.dropout if self.training else 0.0
         weights = None
         if self.config._attn_implementation == "sdpa" and not output_attentions:
@@ -166,7 +169,7 @@ class ElectraRelEncoder(nn.Module):
         self.gradient_checkpointing = False  # transformers sets it
 
     def attention_bias(self, x, attention_mask):
-        """What is added to the scores: (1 or B, heads, L, L); hidden keys get the type's lowest value."""
+        """What is added to the scores: (1 or B, heads, L, L); keys that must not be seen get ``HIDDEN``."""
         buckets, reach = self.config.relative_buckets, self.config.relative_max_distance
         index = relative_position_buckets(x.shape[1], buckets, reach, x.device)
         bias = self.relative_attention_bias(index).permute(2, 0, 1)[None].to(x.dtype)
@@ -174,7 +177,7 @@ class ElectraRelEncoder(nn.Module):
             return bias
         if attention_mask.dim() == 2:  # (B, L): which keys exist; (B, L, L): which of them a query sees
             attention_mask = attention_mask[:, None, :]
-        return bias.masked_fill(~attention_mask[:, None].bool(), torch.finfo(x.dtype).min)
+        return bias.masked_fill(~attention_mask[:, None].bool(), HIDDEN)
 
     def forward(self, x, attention_mask, output_attentions, output_hidden_states):
         bias = self.attention_bias(x, attention_mask)

@@ -1,11 +1,9 @@
-"""Parameter names: this project's on one side, those of transformers' ELECTRA on the other.
+"""Parameter names: from this project's to those of transformers' ELECTRA.
 
-Both directions are exact: tensors are split, joined, cut and padded, never computed with. The one
-exception is gradient-disentangled sharing, whose discriminator looks up the sum of a shared and an own
-table: the sum is what leaves.
+The way is exact: tensors are split and cut, never computed with. The one exception is gradient-disentangled
+sharing, whose discriminator looks up the sum of a shared and an own table: the sum is what leaves.
 
-The relative table, which transformers' ELECTRA does not have, is called
-``electra.encoder.relative_attention_bias.weight`` outside.
+The relative table, which transformers' ELECTRA does not have, keeps its place in the encoder (``RELATIVE``).
 """
 
 from collections.abc import Iterator
@@ -42,7 +40,7 @@ HEADS: dict[Network, dict[str, str]] = {
     },
 }
 TABLE = "electra.embeddings.word_embeddings.weight"
-TIED = "generator_lm_head.weight"  # the same tensor as TABLE, and never stored
+RELATIVE = "electra.encoder.relative_attention_bias.weight"
 
 
 class LayoutError(ValueError):
@@ -59,7 +57,8 @@ def to_hugging_face(state: Tensors, network: Network, vocab_size: int) -> Tensor
     """Return one network of a joint model under Hugging Face's names.
 
     ``state``: the joint model's fp32 parameters, vocabulary-sized tensors padded or not. Tensors that come
-    back are copies, contiguous, fp32, and share no storage; vocabulary-sized ones have ``vocab_size`` rows.
+    back are copies, contiguous, fp32, and share no storage; vocabulary-sized ones have ``vocab_size`` rows, or
+    fewer where there are no more.
     Raises LayoutError where a tensor is missing or the network has one that has no place outside.
     """
     source = _Source({**_embeddings_of(state, network), **_body_of(state, network)})
@@ -67,62 +66,22 @@ def to_hugging_face(state: Tensors, network: Network, vocab_size: int) -> Tensor
     for ours, theirs in EMBEDDINGS.items():
         if ours != "position.weight" or f"embeddings.{ours}" in source:
             result[f"electra.embeddings.{theirs}"] = source.take(f"embeddings.{ours}")
-    for ours, theirs in _linear_pairs(source, network):
+    layers = _layers(source, f"{network}.layers.")
+    for ours, theirs in _linear_pairs(source, network, layers):
         for kind in ("weight", "bias"):
             result[f"{theirs}.{kind}"] = source.take(f"{ours}.{kind}")
-    for layer in _layers(source, f"{network}.layers."):
+    for layer in layers:
         for kind in ("weight", "bias"):
             fused = source.take(f"{network}.layers.{layer}.attention.qkv.{kind}")
             for part, tensor in zip(("query", "key", "value"), fused.chunk(3), strict=True):
                 result[f"electra.encoder.layer.{layer}.attention.self.{part}.{kind}"] = tensor
     if f"{network}.relative.weight" in source:
-        relative = source.take(f"{network}.relative.weight")
-        result["electra.encoder.relative_attention_bias.weight"] = relative
+        result[RELATIVE] = source.take(f"{network}.relative.weight")
     if network == "generator":
         result["generator_lm_head.bias"] = source.take("mlm_head.bias")
     source.finish()
-    for name in (TABLE, "generator_lm_head.bias"):
-        if name in result:
-            if len(result[name]) < vocab_size:
-                rows = len(result[name])
-                raise LayoutError(f"{name} has {rows} rows, the tokenizer {vocab_size} entries")
-            result[name] = result[name][:vocab_size]
-    return {name: _own(tensor) for name, tensor in result.items()}
-
-
-def from_hugging_face(tensors: Tensors, network: Network, padded_size: int) -> Tensors:
-    """Return a Hugging Face ELECTRA's tensors under this project's names; the inverse of the export.
-
-    Vocabulary-sized tensors are padded with zeros to ``padded_size`` rows. The embeddings are called
-    ``embeddings.*`` for either network. Buffers and a stored copy of the tied output table, which files of
-    older releases hold, are left out. Raises LayoutError for missing and for unexplained tensors.
-    """
-    tied = tensors.get(TIED)
-    if tied is not None and not (TABLE in tensors and torch.equal(tied, tensors[TABLE])):
-        raise LayoutError(f"{TIED} differs from the word table; an untied output table has no place here")
-    dropped = ("position_ids", "token_type_ids", TIED)
-    source = _Source({name: t for name, t in tensors.items() if not name.endswith(dropped)})
-    result: Tensors = {}
-    for ours, theirs in EMBEDDINGS.items():
-        if ours != "position.weight" or f"electra.embeddings.{theirs}" in source:
-            result[f"embeddings.{ours}"] = source.take(f"electra.embeddings.{theirs}")
-    for ours, theirs in _linear_pairs(source, network):
-        for kind in ("weight", "bias"):
-            result[f"{ours}.{kind}"] = source.take(f"{theirs}.{kind}")
-    for layer in _layers(source, "electra.encoder.layer."):
-        prefix = f"electra.encoder.layer.{layer}.attention.self"
-        for kind in ("weight", "bias"):
-            parts = [source.take(f"{prefix}.{part}.{kind}") for part in ("query", "key", "value")]
-            result[f"{network}.layers.{layer}.attention.qkv.{kind}"] = torch.cat(parts)
-    if "electra.encoder.relative_attention_bias.weight" in source:
-        relative = source.take("electra.encoder.relative_attention_bias.weight")
-        result[f"{network}.relative.weight"] = relative
-    if network == "generator":
-        result["mlm_head.bias"] = source.take("generator_lm_head.bias")
-    source.finish()
-    for name in ("embeddings.word.weight", "mlm_head.bias"):
-        if name in result:
-            result[name] = _pad_rows(result[name], padded_size)
+    for name in result.keys() & {TABLE, "generator_lm_head.bias"}:
+        result[name] = result[name][:vocab_size]
     return {name: _own(tensor) for name, tensor in result.items()}
 
 
@@ -158,13 +117,11 @@ def _listed(names: list[str]) -> str:
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
-def _linear_pairs(source: _Source, network: Network) -> list[tuple[str, str]]:
+def _linear_pairs(source: _Source, network: Network, layers: list[int]) -> list[tuple[str, str]]:
     """Name pairs (ours, theirs) of everything that is a weight and a bias on both sides."""
     pairs = list(HEADS[network].items())
-    ours, theirs = f"{network}.project", "electra.embeddings_project"
-    if f"{ours}.weight" in source or f"{theirs}.weight" in source:
-        pairs.append((ours, theirs))
-    layers = _layers(source, f"{network}.layers.") or _layers(source, "electra.encoder.layer.")
+    if f"{network}.project.weight" in source:
+        pairs.append((f"{network}.project", "electra.embeddings_project"))
     for layer in layers:
         for ours, theirs in LAYER.items():
             pairs.append((f"{network}.layers.{layer}.{ours}", f"electra.encoder.layer.{layer}.{theirs}"))
@@ -196,13 +153,6 @@ def _body_of(state: Tensors, network: Network) -> Tensors:
     """Encoder and head of a network; the other one and the sampling head are left out."""
     head = "rtd_head." if network == "discriminator" else "mlm_head."
     return {name: tensor for name, tensor in state.items() if name.startswith((f"{network}.", head))}
-
-
-def _pad_rows(tensor: Tensor, rows: int) -> Tensor:
-    missing = rows - len(tensor)
-    if missing < 0:
-        raise LayoutError(f"{len(tensor)} rows do not fit into {rows}")
-    return torch.cat([tensor, tensor.new_zeros((missing, *tensor.shape[1:]))])
 
 
 def _own(tensor: Tensor) -> Tensor:

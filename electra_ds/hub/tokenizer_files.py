@@ -38,32 +38,42 @@ def copy_tokenizer(source: Path, folder: Path, vocab: Vocabulary, max_length: in
     for name in COPIED:
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
-    config = _tokenizer_config(folder / "tokenizer_config.json", path, vocab)
-    config["model_max_length"] = max_length
+    tokens = _tokens_by_id(path)
+    if max(tokens, default=0) >= vocab.size:
+        raise InputError(
+            f"{path}: has the id {max(tokens)}, beyond the {vocab.size} entries of the model; put the tokenizer"
+            f" that the shards were made with into {source}"
+        )
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **_special_tokens(tokens, vocab),
+        **_given_config(source / "tokenizer_config.json"),
+        "model_max_length": max_length,
+    }
     text = json.dumps(config, indent=2, ensure_ascii=False)
     (folder / "tokenizer_config.json").write_text(text + "\n", encoding="utf-8")
 
 
-def _tokenizer_config(path: Path, tokenizer: Path, vocab: Vocabulary) -> dict[str, Any]:
-    """The given configuration, with what it leaves open taken from the vocabulary."""
-    given = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    tokens = _tokens_by_id(tokenizer)
-    special = {
-        f"{name}_token": tokens[index]
-        for name, index in (
-            ("pad", vocab.pad_id),
-            ("unk", vocab.unk_id),
-            ("cls", vocab.cls_id),
-            ("sep", vocab.sep_id),
-            ("mask", vocab.mask_id),
-        )
-        if index in tokens
-    }
-    return {"tokenizer_class": "PreTrainedTokenizerFast", **special, **given}
+def _given_config(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path}: damaged ({error}); restore the file") from None
+
+
+def _special_tokens(tokens: dict[int, str], vocab: Vocabulary) -> dict[str, str]:
+    """What a configuration may leave open, from the vocabulary."""
+    ids = {name: getattr(vocab, f"{name}_id") for name in ("pad", "unk", "cls", "sep", "mask")}
+    return {f"{name}_token": tokens[number] for name, number in ids.items() if number in tokens}
 
 
 def _tokens_by_id(path: Path) -> dict[int, str]:
     from tokenizers import Tokenizer
 
-    loaded = Tokenizer.from_file(str(path))
-    return {index: token for token, index in loaded.get_vocab(with_added_tokens=True).items()}
+    try:
+        loaded = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises a bare Exception
+        raise InputError(f"{path}: not a tokenizer ({error}); restore the file") from None
+    return {number: token for token, number in loaded.get_vocab(with_added_tokens=True).items()}
