@@ -56,6 +56,7 @@ def model_card(network: Network, config: Config, facts: CardFacts) -> str:
     ]
     if own_file:
         sections.append(_CUSTOM_CODE)
+    sections.append("## What differs from the training checkpoint\n\n" + _differences(network, config))
     sections += [
         "## Training data\n\n" + _table({**facts.provenance, **facts.counts}, "nothing was recorded"),
         "## Recipe\n\n" + _table(_recipe(config, facts), "nothing was recorded"),
@@ -133,6 +134,24 @@ This model adds a T5-style relative position bias to its attention scores. The E
 bias, and loading these weights into it would silently give another model. So the folder carries its own
 modelling file, `modeling_electra_rel.py`, which imports only torch and transformers, and transformers runs
 code from a model folder only when `trust_remote_code=True` is given. Read the file first: it is short."""
+
+
+def _differences(network: Network, config: Config) -> str:
+    lines = [
+        "The word table was padded to a multiple of 64 rows in training; here it has the tokenizer's size.",
+    ]
+    sharing = config.model.embedding_sharing
+    if network == "discriminator" and sharing == "gdes":
+        lines.append(
+            "Embeddings were shared in the gradient-disentangled way: the tables here are the sums of the"
+            " generator's tables and the discriminator's differences."
+        )
+    if network == "generator" and config.objective.name.startswith("hp_"):
+        lines.append(
+            "Replacements were drawn with the help of a sampling head on this network. That head is not part"
+            " of this folder: the predictions here are the masked language model's."
+        )
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def _recipe(config: Config, facts: CardFacts) -> dict[str, Any]:

@@ -1,10 +1,13 @@
 """The commands ``export`` and ``detect``."""
 
 import argparse
+import itertools
 import json
 import re
+import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +51,19 @@ def _register_detect(subparsers: Any) -> None:
         description="Print, for every word of every sentence, the probability that it was replaced. The model"
         " folder is only read: no code in it is run.",
         epilog='example:\n  electra-ds detect --model out/discriminator "the chef ate the meal"\n'
-        "  electra-ds detect --model out/discriminator --json - < sentences.txt",
+        "  electra-ds detect --model out/discriminator --input sentences.txt --json\n"
+        '  echo "the chef ate the meal" | electra-ds detect --model out/discriminator',
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--model", required=True, type=Path, metavar="DIR", help="folder of a discriminator"
     )
-    parser.add_argument("sentences", nargs="+", metavar="SENTENCE", help="a sentence, or - for one a line on stdin")
+    parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="a sentence to look at")
+    parser.add_argument(
+        "--input",
+        metavar="FILE",
+        help="text with a sentence a line; - for stdin, which is also read where there is no sentence at all",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object per sentence")
     parser.set_defaults(func=_detect)
 
@@ -62,26 +71,33 @@ def _register_detect(subparsers: Any) -> None:
 def _export(args: argparse.Namespace) -> int:
     if not _LICENSE.fullmatch(args.license):
         raise InputError(f"--license: {args.license!r} is no licence identifier; give one such as apache-2.0")
+    from electra_ds.hub.configs import MODELLING_FILE
     from electra_ds.hub.export import export
 
     folders = export(args.run, args.output, license=args.license)
     for folder in folders:
         print(f"wrote {folder}")
+    if (folders[0] / MODELLING_FILE).is_file():
+        print(
+            "note: transformers has no ELECTRA with relative positions, so each folder carries its own"
+            f" {MODELLING_FILE}; load it with trust_remote_code=True"
+        )
     if folders[0].name == "discriminator":
-        print(f'next: electra-ds detect --model {folders[0]} "the chef ate the meal"')
+        print(f'next: electra-ds detect --model {shlex.quote(str(folders[0]))} "the chef ate the meal"')
     else:
         print(f"next: try it as {folders[0] / 'README.md'} shows")
     return EXIT_DONE
 
 
 def _detect(args: argparse.Namespace) -> int:
+    lines = _given_lines(args.sentences, args.input)
     from electra_ds.hub.detect import Detector
     from electra_ds.hub.show import render, wants_colour
 
     detector = Detector(args.model)
     colour = wants_colour(sys.stdout)
     count = 0
-    for count, found in enumerate(detector.detect(_sentences(args.sentences)), start=1):
+    for count, found in enumerate(detector.detect(lines), start=1):
         if args.json:
             print(json.dumps(found.as_record(), ensure_ascii=False), flush=True)
         else:
@@ -93,23 +109,37 @@ def _detect(args: argparse.Namespace) -> int:
                 file=sys.stderr,
             )
     if count == 0:
-        raise InputError("no sentence was given; write one as an argument, or lines of text on stdin after -")
-    if not args.json:
-        print(f"next: electra-ds detect --model {args.model} --json - < sentences.txt")
+        raise InputError("no sentence was found; give one as an argument, or lines of text by --input or a pipe")
+    model = shlex.quote(str(args.model))
+    following = f"next: electra-ds detect --model {model} --input sentences.txt --json"
+    print(following, file=sys.stderr if args.json else sys.stdout)
     return EXIT_DONE
 
 
-def _sentences(arguments: Iterable[str]) -> Iterator[str]:
-    """The sentences as given; ``-`` stands for the lines of stdin. Blank ones are skipped."""
-    for argument in arguments:
-        for line in _stdin_lines() if argument == "-" else [argument]:
-            if line.strip():
-                yield line
+def _given_lines(sentences: list[str], source: str | None) -> Iterator[str]:
+    """The sentences given, then the lines of ``source``; blank ones are skipped.
+
+    Raises InputError at once where there is nothing to read from.
+    """
+    if source is None and not sentences:
+        if sys.stdin.isatty():
+            raise InputError("no sentence was given; write one as an argument, or give --input FILE")
+        source = "-"
+    if source not in (None, "-") and not Path(source).is_file():
+        raise InputError(f"--input {source}: no such file; give a text file, or - for stdin")
+    lines = itertools.chain(sentences, [] if source is None else _lines_of(source))
+    return (line for line in lines if line.strip())
 
 
-def _stdin_lines() -> Iterator[str]:
-    for number, raw in enumerate(sys.stdin.buffer, start=1):
-        try:
-            yield raw.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise InputError(f"stdin: line {number} is not UTF-8 ({error.reason}); convert the text") from None
+def _lines_of(source: str) -> Iterator[str]:
+    name = "stdin" if source == "-" else source
+    with nullcontext(sys.stdin.buffer) if source == "-" else open(source, "rb") as stream:
+        offset = 0
+        for raw in stream:
+            try:
+                yield raw.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"{name}: byte {offset + error.start} is not UTF-8 ({error.reason}); convert the text"
+                ) from None
+            offset += len(raw)
