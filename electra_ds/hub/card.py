@@ -89,7 +89,9 @@ def _summary(network: Network, config: Config, facts: CardFacts) -> str:
         )
     if config.objective.name == "mlm":
         return f"Masked language model, {made} This is the network to fine-tune; it fills in `[MASK]`."
-    return f"ELECTRA generator, {made} It fills in `[MASK]`; for fine-tuning take the discriminator beside it."
+    return (
+        f"ELECTRA generator, {made} It fills in `[MASK]`; for fine-tuning take the discriminator beside it."
+    )
 
 
 def _usage(network: Network, own_file: bool) -> str:

@@ -55,9 +55,7 @@ def _register_detect(subparsers: Any) -> None:
         '  echo "the chef ate the meal" | electra-ds detect --model out/discriminator',
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--model", required=True, type=Path, metavar="DIR", help="folder of a discriminator"
-    )
+    parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="folder of a discriminator")
     parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="a sentence to look at")
     parser.add_argument(
         "--input",
@@ -109,7 +107,9 @@ def _detect(args: argparse.Namespace) -> int:
                 file=sys.stderr,
             )
     if count == 0:
-        raise InputError("no sentence was found; give one as an argument, or lines of text by --input or a pipe")
+        raise InputError(
+            "no sentence was found; give one as an argument, or lines of text by --input or a pipe"
+        )
     model = shlex.quote(str(args.model))
     following = f"next: electra-ds detect --model {model} --input sentences.txt --json"
     print(following, file=sys.stderr if args.json else sys.stdout)

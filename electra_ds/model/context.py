@@ -1,7 +1,7 @@
 """What a step hands to the joint model, and what it gets back."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
@@ -21,9 +21,8 @@ class StepContext:
     proposal: Literal["objective", "generator"] = "objective"  # "generator": draw from p_G (evaluation)
 
 
-@dataclass
-class StepOutput:
-    """Loss and statistics of one micro-batch."""
+class StepOutput(NamedTuple):
+    """Loss and statistics of one micro-batch. A tuple, so that DeepSpeed finds the tensors in it."""
 
     loss: Tensor  # scalar fp32, weighted; no world-size or accumulation factor
     sums: dict[str, Tensor]  # additive fp64 statistics, detached, on the device

@@ -67,7 +67,10 @@ def read_marker(checkpoint: Path) -> Marker:
                 " use the release that wrote it"
             )
         marker = Marker(
-            int(content["step"]), int(content["world_size"]), int(content["zero_stage"]), dict(content["files"])
+            int(content["step"]),
+            int(content["world_size"]),
+            int(content["zero_stage"]),
+            dict(content["files"]),
         )
     except FileNotFoundError:
         raise InputError(f"{checkpoint}: holds no {MARKER}, so it is no whole checkpoint") from None
@@ -78,7 +81,9 @@ def read_marker(checkpoint: Path) -> Marker:
         size = file.stat().st_size if file.is_file() else None
         if size != entry["bytes"]:
             found = "is missing" if size is None else f"has {size} bytes"
-            raise InputError(f"{file}: {found}, but the marker says {entry['bytes']}; the checkpoint is damaged")
+            raise InputError(
+                f"{file}: {found}, but the marker says {entry['bytes']}; the checkpoint is damaged"
+            )
     return marker
 
 
@@ -124,6 +129,9 @@ def save_checkpoint(
         ranks.barrier()
         engine.save_checkpoint(str(folder), tag=partial.name, client_state=client_state, save_latest=False)
         ranks.barrier()
+        if ranks.is_first:
+            for script in folder.glob("zero_to_*.py"):  # DeepSpeed's; a run folder holds data, no programs
+                script.unlink()
         names = sorted(str(path.relative_to(partial)) for path in partial.rglob("*") if path.is_file())
         mine = {name: _entry(partial / name) for name in names[ranks.rank :: ranks.world_size]}
         entries = {name: entry for part in ranks.gather(mine) for name, entry in part.items()}
@@ -166,9 +174,8 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _entry(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        with contextlib.suppress(OSError):  # some network file systems know no fsync
-            os.fsync(file.fileno())
+    with path.open("rb") as file, contextlib.suppress(OSError):  # some network file systems know no fsync
+        os.fsync(file.fileno())
     return {"bytes": path.stat().st_size, "sha256": _sha256(path)}
 
 

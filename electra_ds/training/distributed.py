@@ -119,9 +119,9 @@ class Ranks:
                 outcome = (decide(), "")
             except InputError as error:
                 outcome = (None, str(error))
-        value, error = self.gather(outcome)[0]
-        if error:
-            raise InputError(error)
+        value, message = self.gather(outcome)[0]
+        if message:
+            raise InputError(message)
         return value
 
     def barrier(self) -> None:
@@ -149,7 +149,9 @@ def connect(timeout_seconds: float) -> Ranks:
     if accelerator.device_name() != "cpu" and not ask_mpi:
         accelerator.set_device(int(os.environ["LOCAL_RANK"]))
     deepspeed.init_distributed(
-        dist_backend=accelerator.communication_backend_name() if accelerator.device_name() != "cpu" else "gloo",
+        dist_backend=accelerator.communication_backend_name()
+        if accelerator.device_name() != "cpu"
+        else "gloo",
         auto_mpi_discovery=ask_mpi,
         timeout=timeout,
         verbose=False,

@@ -14,15 +14,14 @@ import torch
 from torch import Tensor
 
 from electra_ds.config.derived import BatchPlan
+from electra_ds.config.ds_keys import MONITOR_SECTIONS
 from electra_ds.config.schema import Config
 from electra_ds.data.batch import Batch
-from electra_ds.model.context import JointModel, StepContext
+from electra_ds.model.context import StepContext
+from electra_ds.model.objectives.base import JointModel
 from electra_ds.training.distributed import Ranks
 from electra_ds.training.meters import Sums, add_sums, reduce_sums
 from electra_ds.training.optimizer import build_optimizer, group_values, set_group_values
-
-# Sections that are ours to serve (see monitor.py); the engine would write its own, nearly empty ones.
-_MONITOR_SECTIONS = ("tensorboard", "csv_monitor", "wandb")
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,13 @@ class TrainingEngine:
     """The DeepSpeed engine with the project's losses, schedule and random numbers."""
 
     def __init__(
-        self, model: JointModel, config: Config, ds_config: dict[str, Any], plan: BatchPlan, steps: int, ranks: Ranks
+        self,
+        model: JointModel,
+        config: Config,
+        ds_config: dict[str, Any],
+        plan: BatchPlan,
+        steps: int,
+        ranks: Ranks,
     ) -> None:
         import deepspeed
 
@@ -50,7 +55,8 @@ class TrainingEngine:
         guarded = self.zero_stage == 0 and not half_precision(ds_config)
         self.model = model.to(ranks.device)
         optimizer = build_optimizer(model, config, guarded=guarded, on_cpu=offloads or not ranks.on_gpu)
-        settings = {name: section for name, section in ds_config.items() if name not in _MONITOR_SECTIONS}
+        # The monitors are ours to serve (monitor.py); the engine would write its own, nearly empty ones.
+        settings = {name: section for name, section in ds_config.items() if name not in MONITOR_SECTIONS}
         if guarded:
             settings["gradient_clipping"] = 0.0  # GuardedAdamW clips
         self.engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings)
@@ -80,7 +86,9 @@ class TrainingEngine:
             sums = add_sums(sums, output.sums)
         applied = engine.was_step_applied()
         if applied and self.carried:
-            self.carried = self.model.carry(reduce_sums({name: t.clone() for name, t in sums.items()}, self.ranks))
+            self.carried = self.model.carry(
+                reduce_sums({name: t.clone() for name, t in sums.items()}, self.ranks)
+            )
         return StepResult(applied, sums, self._grad_norm(), float(getattr(optimizer, "cur_scale", 1.0)))
 
     def _grad_norm(self) -> float | None:

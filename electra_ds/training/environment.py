@@ -34,7 +34,9 @@ def describe_environment(ranks: Any) -> dict[str, Any]:
         "packages": packages,
         "host": socket.gethostname(),
         "platform": platform.platform(),
-        "devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if on_gpu else ["cpu"],
+        "devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        if on_gpu
+        else ["cpu"],
         "threads": torch.get_num_threads(),
         "world_size": ranks.world_size,
         "command": sys.argv,

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from electra_ds.config.derived import BatchPlan
+from electra_ds.config.derived import BatchPlan, checkpoint_interval
 from electra_ds.config.errors import EXIT_DONE, EXIT_STOPPED, RunFailure
 from electra_ds.config.schema import Config
 from electra_ds.data.loader import StepBatches, TrainLoader, merge_cursors
@@ -53,17 +53,17 @@ def train(run: Run) -> int:
     settings, progress, ranks = run.config.train, run.progress, run.ranks
     skipped_in_row = 0
     last_saved, last_saved_at = progress.step, time.monotonic()
-    save_steps, save_minutes = save_interval(settings.checkpoint_every)
+    save_steps, save_seconds = checkpoint_interval(run.config)
     watch, timer = StopWatch(), Stopwatch()
     with watch:
         for batches in run.loader:
             progress.window.waited += (waited := timer.lap())
-            minutes_are_up = ranks.is_first and time.monotonic() - last_saved_at >= 60 * save_minutes
+            time_is_up = save_seconds is not None and time.monotonic() - last_saved_at >= save_seconds
             num_masked, num_tokens, stop, save_now = ranks.sum_integers(
                 sum(batch.num_masked for batch in batches.micro),
                 sum(batch.num_tokens for batch in batches.micro),
                 watch.asked(),
-                minutes_are_up,
+                ranks.is_first and time_is_up,
             )
             if stop:  # this batch was not used: the cursors are still those of the step before
                 return _stop(run, watch, last_saved)
@@ -140,7 +140,7 @@ def save(run: Run) -> None:
     progress = run.progress
     if progress.cursors is None:
         return  # nothing was trained yet
-    cursors = merge_cursors([t for t in run.ranks.gather(progress.cursors)])
+    cursors = merge_cursors(run.ranks.gather(progress.cursors))
     client_state = {
         "step": progress.step,
         "real_tokens": progress.real_tokens,
@@ -149,14 +149,9 @@ def save(run: Run) -> None:
         "window": progress.window.state(run.ranks),
         **run.engine.state(),
     }
-    save_checkpoint(run.engine.engine, run.ranks, run.folder, progress.step, client_state, run.engine.zero_stage)
+    save_checkpoint(
+        run.engine.engine, run.ranks, run.folder, progress.step, client_state, run.engine.zero_stage
+    )
     if run.ranks.is_first:
         rotate(run.folder, run.config.train.keep, run.config.train.keep_every)
     run.ranks.barrier()
-
-
-def save_interval(checkpoint_every: int | str) -> tuple[int, float]:
-    """Return (steps, minutes) of ``train.checkpoint_every``; the one that does not hold is 0 or infinite."""
-    if isinstance(checkpoint_every, int):
-        return checkpoint_every, math.inf
-    return 0, float(checkpoint_every.removesuffix("min"))

@@ -49,7 +49,9 @@ def build_parser(program: str) -> argparse.ArgumentParser:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the training options to a parser."""
-    parser.add_argument("--recipe", required=True, metavar="NAME|FILE", help="a shipped recipe or a YAML file")
+    parser.add_argument(
+        "--recipe", required=True, metavar="NAME|FILE", help="a shipped recipe or a YAML file"
+    )
     parser.add_argument("--deepspeed_config", "--deepspeed-config", required=True, type=Path, metavar="JSON")
     parser.add_argument("--data", type=Path, metavar="DIR", help="shards made by electra-ds prepare")
     parser.add_argument("--eval-data", type=Path, metavar="DIR", help="held-out shards, for eval/*")
@@ -58,7 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config", action="append", default=[], type=Path, metavar="YAML", help="settings over the recipe's"
     )
     parser.add_argument("--resume", default="auto", metavar="auto|never|CHECKPOINT")
-    parser.add_argument("--dry-run", action="store_true", help="show what would be trained, and train nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be trained, and train nothing"
+    )
     parser.add_argument("--local_rank", "--local-rank", type=int, default=-1, help=argparse.SUPPRESS)
     parser.add_argument("--deepspeed", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings, as in train.steps=200")
@@ -83,7 +87,7 @@ def guarded(work: Any) -> int:
 
 
 def _complain(line: str) -> None:
-    """Print a line once per job. The other ranks found the same; the launcher ends them when rank 0 leaves."""
+    """Print a line once per job: the other ranks found the same, and end with rank 0."""
     rank = int(os.environ.get("RANK", "0"))
     if rank:
         time.sleep(5)
@@ -131,11 +135,15 @@ def _dry_run(args: argparse.Namespace, config: Config, raw_ds_config: dict[str, 
 
     plan = solve_batch(config, int(os.environ["WORLD_SIZE"]))
     vocab_size, source = _ASSUMED_VOCABULARY, f"{_ASSUMED_VOCABULARY} tokens (assumed; --data tells)"
-    tokens = None
+    tokens = 0
     if args.data is not None:
         manifest = load_manifest(args.data)
         vocab_size, tokens = manifest.vocab.size, manifest.tokens
         source = f"{vocab_size} tokens ({args.data})"
+    elif (config.train.duration or "").endswith("ep"):
+        raise InputError(
+            f"train.duration={config.train.duration}: give --data to know the length of an epoch"
+        )
     steps = total_steps(config, tokens)
     ds_config = resolve_ds_config(raw_ds_config, config, plan)
     lines = opening_lines(config, ds_config, plan, steps, vocab_size, "rank")

@@ -60,13 +60,20 @@ class Window:
 
     def state(self, ranks: Ranks) -> dict[str, object]:
         """For a checkpoint between two log lines. All ranks call it; the sums are global."""
-        return {"sums": self.reduced(ranks), "steps": self.steps, "tokens": self.tokens, "skipped": self.skipped}
+        return {
+            "sums": self.reduced(ranks),
+            "steps": self.steps,
+            "tokens": self.tokens,
+            "skipped": self.skipped,
+        }
 
     @staticmethod
     def restored(state: dict, ranks: Ranks) -> "Window":
         """The window of a checkpoint: rank 0 takes the sums, which were global."""
-        sums = {name: t.to(ranks.device) if ranks.is_first else torch.zeros_like(t, device=ranks.device)
-                for name, t in state["sums"].items()}
+        sums = {
+            name: t.to(ranks.device) if ranks.is_first else torch.zeros_like(t, device=ranks.device)
+            for name, t in state["sums"].items()
+        }
         return Window(sums, state["steps"], state["tokens"], state["skipped"])
 
 

@@ -13,7 +13,7 @@ from electra_ds.training.run_folder import METRICS, TENSORBOARD
 
 
 class Monitor:
-    """Writes flat dictionaries of numbers at a step. ``resumed_at`` > 0 hides later points of a killed run."""
+    """Writes flat dictionaries of numbers at a step. ``resumed_at`` > 0 hides a killed run's later points."""
 
     def __init__(self, run: Path, ds_config: dict[str, Any], resumed_at: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -27,7 +27,7 @@ class Monitor:
         self._others = _deepspeed_monitors(run, ds_config)
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        """Write one line, and one point per tag. A value that is not finite is written as null, and no point."""
+        """Write one line, and one point per tag; what is not finite becomes null, and no point."""
         finite = {tag: value for tag, value in values.items() if math.isfinite(value)}
         line = {"step": step, **{tag: finite.get(tag) for tag in values}}
         self._file.write(json.dumps(line, allow_nan=False) + "\n")

@@ -26,7 +26,8 @@ def opening_lines(
         f"length      {steps:,} steps, {_short(rows * config.data.seq_len)} tokens to be seen",
         f"memory      {_state_gib(counts['total'], ds_config, plan.world_size):.2f} GiB a rank for weights,"
         " gradients and optimizer; activations come on top",
-        f"engine      ZeRO-{zero_stage(ds_config)}, {_precision(ds_config)}, {plan.world_size} x {accelerator}",
+        f"engine      ZeRO-{zero_stage(ds_config)}, {_precision(ds_config)},"
+        f" {plan.world_size} x {accelerator}",
         f"export      {export_kind(config)}",
     ]
 

@@ -87,7 +87,9 @@ class GuardedAdamW(torch.optim.AdamW):
         super().step(closure)
 
 
-def build_optimizer(model: nn.Module, config: Config, *, guarded: bool, on_cpu: bool) -> torch.optim.Optimizer:
+def build_optimizer(
+    model: nn.Module, config: Config, *, guarded: bool, on_cpu: bool
+) -> torch.optim.Optimizer:
     """The optimizer to hand to DeepSpeed.
 
     Args:

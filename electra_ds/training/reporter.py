@@ -55,7 +55,9 @@ class Reporter:
         if folder is not None and sys.stderr.isatty():
             from tqdm import tqdm
 
-            self._bar = tqdm(total=steps, initial=start_step, unit="step", desc="training", dynamic_ncols=True)
+            self._bar = tqdm(
+                total=steps, initial=start_step, unit="step", desc="training", dynamic_ncols=True
+            )
 
     def log_step(self, engine: TrainingEngine, progress: Any, result: StepResult) -> None:
         """Write the log line and the metrics of the window since the last one, and begin the next window."""

@@ -3,7 +3,7 @@
     config.yaml       the frozen, complete configuration      metrics.jsonl  one object a log step
     ds_config.json    as used                                  tb/            TensorBoard
     environment.json  versions, host, devices, command         log.txt        what the terminal showed
-    manifest.json     of the shards; tokenizer/ their files    status.json    running, stopped, finished, failed
+    manifest.json     of the shards; tokenizer/ their files    status.json    what it is doing
     checkpoints/step-00001000/, checkpoints/latest
 
 Only rank 0 writes here, except for the checkpoints. A second run is never mixed into a folder: the same
@@ -67,7 +67,9 @@ class RunFolder:
         if not has_run and self.path.is_dir() and any(p.name != _LOCK for p in self.path.iterdir()):
             raise InputError(f"{self.path}: not empty, and holds no run to resume; choose another --output")
         if has_run and resume == "never":
-            raise InputError(f"{self.path}: holds a run already; drop --resume never, or choose another --output")
+            raise InputError(
+                f"{self.path}: holds a run already; drop --resume never, or choose another --output"
+            )
         self._take_lock()
         if has_run:
             self._check_same_run(config, manifest)
@@ -82,7 +84,9 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / _LOCK).open("a")
         except OSError as error:
-            raise InputError(f"{self.path}: cannot be written ({error.strerror}); choose another --output") from None
+            raise InputError(
+                f"{self.path}: cannot be written ({error.strerror}); choose another --output"
+            ) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -109,9 +113,13 @@ class RunFolder:
             raise InputError(f"{copy}: cannot be read ({error}); the run cannot be resumed") from None
         now = json.loads((manifest.folder / MANIFEST_NAME).read_bytes())
         if before["tokenizer"] != now["tokenizer"]:
-            raise InputError(f"{self.path}: this run uses another tokenizer than {manifest.folder}; give its shards")
+            raise InputError(
+                f"{self.path}: this run uses another tokenizer than {manifest.folder}; give its shards"
+            )
         if before["shards"] != now["shards"]:
-            raise InputError(f"{self.path}: this run uses other shards than {manifest.folder}; give the same --data")
+            raise InputError(
+                f"{self.path}: this run uses other shards than {manifest.folder}; give the same --data"
+            )
 
     def _copy_data_files(self, manifest: Manifest) -> None:
         shutil.copytree(manifest.tokenizer_folder, self.path / TOKENIZER_FOLDER, dirs_exist_ok=True)
@@ -121,7 +129,7 @@ class RunFolder:
     def _find_start(self, resume: str) -> Start:
         if resume not in ("auto", "never"):
             return self._start_at(Path(resume))
-        passed_over = []
+        passed_over: list[str] = []
         for checkpoint in list_checkpoints(self.path):
             try:
                 return Start(checkpoint, verify(checkpoint).step, tuple(passed_over))
@@ -153,7 +161,9 @@ class RunFolder:
         except (OSError, ValueError):
             return {}
 
-    def write_status(self, state: str, step: int, exit_code: int | None = None, reason: str = "", **more: Any) -> None:
+    def write_status(
+        self, state: str, step: int, exit_code: int | None = None, reason: str = "", **more: Any
+    ) -> None:
         """Say what the run is doing, for who cannot see its exit code."""
         content = {"state": state, "step": step, "exit_code": exit_code, "reason": reason, **more}
         write_atomically(self.path / STATUS, json.dumps(content) + "\n")

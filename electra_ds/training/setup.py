@@ -98,7 +98,9 @@ def resume(engine: TrainingEngine, folder: RunFolder, start: Start, ranks: Ranks
     """Load a checkpoint into the engine and return where the run was."""
     assert start.checkpoint is not None
     marker = read_marker(start.checkpoint)
-    check_topology(start.checkpoint, marker.world_size, marker.zero_stage, ranks.world_size, engine.zero_stage)
+    check_topology(
+        start.checkpoint, marker.world_size, marker.zero_stage, ranks.world_size, engine.zero_stage
+    )
     state = engine.load(str(start.checkpoint.parent), start.checkpoint.name)
     if ranks.is_first:
         for reason in start.passed_over:
@@ -118,8 +120,8 @@ def check_topology(checkpoint: Path, saved_ranks: int, saved_stage: int, ranks: 
     if (saved_ranks, saved_stage) == (ranks, stage) or saved_stage == stage == 0:
         return
     raise InputError(
-        f"{checkpoint}: written by {saved_ranks} ranks at ZeRO stage {saved_stage}, but this is {ranks} ranks at"
-        f" stage {stage}; resume with the same"
+        f"{checkpoint}: written by {saved_ranks} ranks at ZeRO stage {saved_stage}, but this is {ranks}"
+        f" ranks at stage {stage}; resume with the same"
     )
 
 
