@@ -45,7 +45,7 @@ $(STAMP): pyproject.toml constraints.txt
 	    rm -rf $(VENV) && "$$found" -m venv $(VENV); \
 	fi
 	@echo "Installing the dependencies into $(VENV) (a few minutes, once)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@printf '%s\n' "$$(pwd -P)" > $(STAMP)
 
 .PHONY: quickstart
