@@ -19,6 +19,7 @@ help:  ## list the targets
 
 .PHONY: setup
 setup: $(STAMP)  ## make .venv and install the pinned dependencies
+	@echo "$(VENV) is ready"
 
 # The stamp holds the folder it was made in, because a virtual environment does not survive a move. It is written
 # last, so an interrupted installation goes on where it stopped.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Pretrain ELECTRA-base with HP-Dist on A100 nodes of 8 GPUs.
 #
-#     DATA=/path/to/shards OUTPUT=/path/to/runs/base_hp_dist sbatch -p PARTITION -A ACCOUNT slurm/base_hp_dist.sh [key=value ...]
+#     DATA=/path/to/shards OUTPUT=/path/to/run sbatch -p PARTITION -A ACCOUNT slurm/base_hp_dist.sh [key=value ...]
 #
 # Submit it from the root of the repository. What a site decides (partition, account, nodes, time) is given to sbatch,
 # what a run decides by the variables below, and key=value overrides the recipe. Before the time limit Slurm sends
@@ -63,7 +63,9 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 step=""
 asked_to_stop=no
 interrupted=no
-on_signal() { # on_signal NAME: hand it to all ranks through srun
+# on_signal NAME: hand it to all ranks through srun; the traps below call it
+# shellcheck disable=SC2329
+on_signal() {
     interrupted=yes
     [ "$1" = USR1 ] && asked_to_stop=yes
     echo "base_hp_dist.sh: $1 received at $(date +%FT%T), handed on to the ranks"
