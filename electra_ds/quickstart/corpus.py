@@ -48,8 +48,8 @@ class CorpusReport:
         """Say it in a line."""
         repeated = self.repeated + self.similar
         return (
-            f"{self.bytes / 1e6:.1f} MB of prose in {self.documents:,} documents ({self.paragraphs:,} paragraphs,"
-            f" {repeated:,} repeated ones left out), {self.heldout_bytes / 1e6:.2f} MB of it held out"
+            f"{self.bytes / 1e6:.1f} MB of prose in {self.documents:,} documents ({self.paragraphs:,}"
+            f" paragraphs, {repeated:,} repeated ones left out), {self.heldout_bytes / 1e6:.2f} MB of it held out"
         )
 
 

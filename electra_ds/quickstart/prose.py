@@ -49,7 +49,7 @@ _URL = re.compile(r"<?(?:https?|ftp|file)://\S+|\bwww\.\S+|\S+@\w+\.\w+")  # or 
 _LITERAL = re.compile(r"(`{1,2})([^`]+)\1_{0,2}")
 _QUOTED = re.compile(r"``|''|`")
 _STRONG = re.compile(r"(?<![\w*])(\*{1,3})(\S(?:[^*]*\S)?)\1(?![\w*])")
-_UNDERLINED = re.compile(r"(?<!\w)(_{1,2})([A-Za-z][^_]*)\1(?!\w)")
+_UNDERLINED = re.compile(r"(?<!\w)_([A-Za-z][^_]*)_(?!\w)")
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,80}>")
 _SPACES = re.compile(r"\s+")
 _BEFORE_MARK = re.compile(r" +([,.;:!?)]+(?:\s|$))")
@@ -175,7 +175,7 @@ def strip_markup(text: str) -> str:
     if "*" in text:
         text = _STRONG.sub(r"\2", text)
     if "_" in text:
-        text = _UNDERLINED.sub(r"\2", text)
+        text = _UNDERLINED.sub(r"\1", text)
     if "[" in text:
         text = _CITATION.sub("", text)
     if "<" in text:
