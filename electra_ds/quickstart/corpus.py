@@ -48,9 +48,14 @@ class CorpusReport:
         """Say it in a line."""
         repeated = self.repeated + self.similar
         return (
-            f"{self.bytes / 1e6:.1f} MB of prose in {self.documents:,} documents ({self.paragraphs:,}"
-            f" paragraphs, {repeated:,} repeated ones left out), {self.heldout_bytes / 1e6:.2f} MB of it held out"
+            f"{self.bytes / 1e6:.1f} MB of text, {self.documents:,} documents, {self.paragraphs:,} paragraphs"
+            f" ({repeated:,} repeated ones left out); {self.heldout_bytes / 1e6:.2f} MB of it held out"
         )
+
+
+def read_report(folder: Path) -> CorpusReport:
+    """Read what :meth:`CorpusWriter.finish` wrote."""
+    return CorpusReport(**json.loads((folder / REPORT_NAME).read_text(encoding="utf-8")))
 
 
 class Deduplicator:
