@@ -11,6 +11,7 @@ few numbers a step needs to know before it starts: it never touches the device, 
 import datetime
 import os
 import socket
+import warnings
 from typing import Any
 
 from electra_ds.config.errors import InputError
@@ -140,6 +141,8 @@ class Ranks:
 def connect(timeout_seconds: float) -> Ranks:
     """Start the process groups. A collective that waits longer than the timeout is an error."""
     ask_mpi = set_rank_variables()
+    # DeepSpeed calls collectives by names that newer releases of torch call deprecated: nothing for users.
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
     prepare_accelerator()
     import deepspeed
     from deepspeed.accelerator import get_accelerator

@@ -28,6 +28,7 @@ def load_fp32_state(checkpoint: Path) -> dict[str, "Tensor"]:
     else:
         from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
-        with contextlib.redirect_stdout(io.StringIO()):  # it reports its progress by print
+        quiet = io.StringIO()  # it reports its progress by print and by a bar
+        with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
             state = get_fp32_state_dict_from_zero_checkpoint(str(checkpoint.parent), tag=checkpoint.name)
     return {name.replace("_orig_mod.", ""): tensor.float() for name, tensor in state.items()}
