@@ -37,19 +37,21 @@ def read_folder(path: Path, network: Network) -> ModelFolder:
     tensors = _read_tensors(path)
     head = {"discriminator": "discriminator_predictions.", "generator": "generator_predictions."}[network]
     if not any(name.startswith(head) for name in tensors):
-        raise InputError(f"{path}: {_what_it_is(tensors)}; pass the folder of a {network}{_beside(path, network)}")
+        raise InputError(
+            f"{path}: {_what_it_is(tensors)}; pass the folder of a {network}{_beside(path, network)}"
+        )
     return ModelFolder(path, config, tensors, _read_tokenizer(path))
 
 
 def _explain_wrong_folder(path: Path) -> None:
     """Raise InputError for everything that is recognisably another kind of folder."""
     if not path.exists():
-        raise InputError(f"{path}: no such folder; pass a folder that 'electra-ds export' wrote or a download")
+        raise InputError(f"{path}: no such folder; pass one that 'electra-ds export' wrote or a download")
     if not path.is_dir():
         raise InputError(f"{path}: is a file; pass the model folder that holds it")
     if (path / "config.yaml").is_file():
         raise InputError(
-            f"{path}: is a run folder; first 'electra-ds export {path} --output DIR', then pass DIR/discriminator"
+            f"{path}: is a run folder; first 'electra-ds export {path} --output DIR', pass DIR/discriminator"
         )
     if not (path / "config.json").is_file():
         for name in ("discriminator", "generator"):
@@ -75,7 +77,7 @@ def _read_tensors(path: Path) -> Tensors:
             pickled = [other for other in PICKLED if (path / other).is_file()]
             if pickled:
                 raise InputError(
-                    f"{path}: has its weights only as {pickled[0]}, a format that can run code and is not opened;"
+                    f"{path}: has its weights only as {pickled[0]}, which can run code and is not opened;"
                     f" convert them to {WEIGHTS} or download a version that has it"
                 )
             raise InputError(f"{path}: holds no {name}; pass a folder with weights")
@@ -111,7 +113,9 @@ def _read_tokenizer(path: Path) -> Tokenizer:
             raise InputError(f"{file}: not a tokenizer ({error}); restore the file") from None
     vocabulary = path / "vocab.txt"
     if not vocabulary.is_file():
-        raise InputError(f"{path}: holds neither tokenizer.json nor vocab.txt; copy the model's tokenizer there")
+        raise InputError(
+            f"{path}: holds neither tokenizer.json nor vocab.txt; copy the model's tokenizer there"
+        )
     settings = path / "tokenizer_config.json"
     given = _read_json(settings) if settings.is_file() else {}
     return BertWordPieceTokenizer(
