@@ -1,0 +1,44 @@
+"""Initial weights, as in the reference."""
+
+import torch
+from torch import nn
+
+from electra_ds.config.schema import ModelConfig
+from electra_ds.model.embeddings import EmbeddingDeltas
+from electra_ds.model.heads import SamplingHead, VocabularyHead
+from electra_ds.model.relative import RelativeBias, local_bias
+
+_GLOROT = ("project", "rtd_head.output")  # the layers that the reference leaves to its library's default
+
+
+@torch.no_grad()
+def initialize(model: nn.Module, config: ModelConfig) -> None:
+    """Initialise every parameter in place.
+
+    Glorot for the embedding projection and the last layer of the discriminator's head; truncated normal (cut
+    at two standard deviations) for all other matrices; zero for biases, deltas and a correction's last layer.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, RelativeBias):
+            module.weight.zero_()
+            if config.relative_init == "local":
+                module.weight.copy_(local_bias(module.weight.shape[1]))
+        elif isinstance(module, nn.LayerNorm):
+            module.reset_parameters()
+        elif isinstance(module, EmbeddingDeltas):
+            for delta in module.parameters():
+                delta.zero_()
+        elif isinstance(getattr(module, "weight", None), nn.Parameter):
+            if name.endswith(_GLOROT):
+                nn.init.xavier_uniform_(module.weight)
+            else:
+                nn.init.trunc_normal_(
+                    module.weight, std=config.init_std, a=-2 * config.init_std, b=2 * config.init_std
+                )
+        if isinstance(module, nn.Linear | VocabularyHead):
+            module.bias.zero_()
+    for module in model.modules():
+        if isinstance(module, SamplingHead) and module.output is not None:
+            module.output.weight.zero_()
+        if isinstance(module, SamplingHead) and module.kind == "copy":
+            module.load_state_dict(model.get_submodule("mlm_head").state_dict())
