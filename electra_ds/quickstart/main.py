@@ -99,13 +99,16 @@ def quickstart(inputs: Sequence[str], work: Path, steps: int) -> int:
         raise InputError(f"--steps {steps}: must be at least 2, to stop in the middle")
     begun = time.monotonic()
     place = Workplace(work, inputs)
+    if place.is_done("export") and place.noted("steps") == steps:
+        print(f"{work}: this quickstart was finished before; here is what came of it")
     _corpus(place, inputs)
     _tokenizer(place)
     _shards(place)
     _train(place, steps)
     _export(place)
     results = read_results(work / "run")
-    _show(place, results, time.monotonic() - begun)
+    _show(place, results)
+    print(f"\nthis start took {(time.monotonic() - begun) / 60:.1f} minutes")
     print(f"heldout_auc={results.heldout_auc:.3f}", flush=True)
     if results.heldout_auc < LEAST_AUC:
         raise RunFailure(
@@ -203,7 +206,7 @@ def _export(place: Workplace) -> None:
     place.finish("export", "export/discriminator", "export/generator")
 
 
-def _show(place: Workplace, results: Results, seconds: float) -> None:
+def _show(place: Workplace, results: Results) -> None:
     from electra_ds.hub.detect import Detector
     from electra_ds.quickstart.showcase import frequent_words, plan_changes, report, show_all
 
@@ -211,14 +214,7 @@ def _show(place: Workplace, results: Results, seconds: float) -> None:
     corpus, model = place.folder / "corpus", place.folder / "export" / "discriminator"
     changes = plan_changes(corpus / HELDOUT_NAME, frequent_words(corpus / TRAIN_NAME))
     shown = report(show_all(Detector(model), changes))
-    lines = [
-        *results.lines(),
-        f"wall time of this start  {seconds / 60:.1f} minutes",
-        "",
-        *shown,
-        "",
-        "next:",
-    ]
+    lines = [*results.lines(), "", *shown, "", "next:"]
     print("\n".join([*lines, *_next_commands(place.folder)]))
 
 

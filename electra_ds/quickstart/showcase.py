@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from electra_ds.hub.detect import Detection
 
 MIN_WORDS, MAX_WORDS = 7, 16
-MAX_SENTENCES = 300
+MAX_SENTENCES = 200
 FREQUENT = 300  # words that are changed, and that they are changed to
-_READ_CHARS = 20_000_000  # of the training text; enough to know the frequent words
+_READ_CHUNKS = 20  # megabytes of the training text; enough to know the frequent words
 _PLAIN_SENTENCE = re.compile(r"[A-Z]?[a-z]+(?: [a-z]+)*[.]")
-_WORD = re.compile(r"[a-z]{4,}")
+_WORD = re.compile(r"\b[a-z]{4,}\b")
 _BAR = 20  # characters of a probability of one
 
 
@@ -74,8 +74,8 @@ def frequent_words(train: Path) -> list[str]:
     """Return the most frequent words of four letters and more that are no stop words, most frequent first."""
     counts: Counter[str] = Counter()
     with train.open(encoding="utf-8") as file:
-        while sum(map(len, (chunk := file.readlines(1 << 20)))) and file.tell() < _READ_CHARS:
-            counts.update(_WORD.findall("".join(chunk)))
+        for _ in range(_READ_CHUNKS):
+            counts.update(_WORD.findall("".join(file.readlines(1 << 20))))
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
     return [word for word in ranked if word not in STOP_WORDS][:FREQUENT]
 
@@ -131,9 +131,9 @@ def report(shown: list[Shown]) -> list[str]:
     rose = sum(each.rise for each in shown) / len(shown)
     change = best.change
     lines = [
-        f"In each of {len(shown)} held-out sentences one word was changed. The discriminator distrusts the",
-        f"changed word most in {found} of them ({found / len(shown):.0%}; guessing: {guess:.0%}); on average its"
-        f" probability of being replaced rose by {rose:.3f}.",
+        f"In each of {len(shown)} held-out sentences one word was changed. The discriminator distrusts that",
+        f"word most in {found} of them ({found / len(shown):.0%}; guessing: {guess:.0%}); its probability of"
+        f" being replaced rose by {rose:.3f} on average.",
         "The sentence in which it rose most:",
         f"  before: {change.before}",
         f"  after:  {change.after}",

@@ -120,8 +120,14 @@ def program(name: str) -> str:
 def run_command(arguments: Sequence[str]) -> None:
     """Show and run an ``electra-ds`` command. Raises InputError or RunFailure if it fails; it said why."""
     print(f"$ {shlex.join([program('electra-ds'), *arguments])}", flush=True)
-    finished = subprocess.run([sys.executable, "-m", "electra_ds.cli", *arguments], check=False)
-    if finished.returncode == EXIT_BAD_INPUT:
+    command = [sys.executable, "-m", "electra_ds.cli", *arguments]
+    environment = {**os.environ, "DS_ACCELERATOR": "cpu", "PYTHONUNBUFFERED": "1"}  # none of them trains
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if not line.startswith("next: "):  # the next stage is ours
+                print(line, end="", flush=True)
+    if process.returncode == EXIT_BAD_INPUT:
         raise InputError(f"electra-ds {arguments[0]} refused its input, as said above")
-    if finished.returncode != EXIT_DONE:
-        raise RunFailure(f"electra-ds {arguments[0]} failed with exit code {finished.returncode}")
+    if process.returncode != EXIT_DONE:
+        raise RunFailure(f"electra-ds {arguments[0]} failed with exit code {process.returncode}")

@@ -110,8 +110,11 @@ def train_until(launch: Launch, stop_step: int | None, say: Callable[[str], None
 
 def _start(launch: Launch) -> "subprocess.Popen[bytes]":
     script = Path(sysconfig.get_path("scripts")) / "deepspeed"
-    command = [sys.executable, str(script), "--master_port", str(free_port()), *launch.command]
-    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", **launch.environment}
+    # The launcher calls our planned stop an error, so it is to report what is worse only.
+    options = ["--master_port", str(free_port()), "--log_level", "critical"]
+    command = [sys.executable, str(script), *options, *launch.command]
+    quiet = {"TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore::FutureWarning"}
+    environment = {**os.environ, **quiet, **launch.environment}
     return subprocess.Popen(command, env=environment, start_new_session=True)
 
 
