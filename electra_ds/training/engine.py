@@ -1,8 +1,8 @@
 """One DeepSpeed engine around the joint model, and one optimizer step of it.
 
-DeepSpeed averages gradients over ranks and accumulation steps. The objectives give sums divided by global
-counts (``StepContext``), so the loss is multiplied by world size times accumulation before the backward
-pass, and the average becomes the sum again: no mean of means (Clark et al. 2020, Section 3, over the batch).
+DeepSpeed averages gradients over ranks, and over accumulation steps unless told not to. The objectives give
+sums divided by global counts (``StepContext``), so the loss is multiplied by the world size before the
+backward pass, and the average becomes the sum again: no mean of means.
 """
 
 import hashlib
@@ -71,7 +71,7 @@ class TrainingEngine:
         ``num_masked`` and ``num_tokens`` count the global batch. Nothing here waits for the device, except
         DeepSpeed's own test of the gradient norm in the update.
         """
-        engine, factor = self.engine, self.plan.world_size * self.plan.accumulation
+        engine = self.engine
         engine.train()
         context = StepContext(step=step, num_masked=num_masked, num_tokens=num_tokens, carried=self.carried)
         optimizer = engine.optimizer
@@ -81,7 +81,7 @@ class TrainingEngine:
             if self.config.model.dropout:
                 torch.manual_seed(dropout_seed(self.config.seed, step, micro_step, self.ranks.rank))
             output = engine(batch.to(self.ranks.device), context)
-            engine.backward(output.loss * factor, scale_wrt_gas=False)
+            engine.backward(output.loss * self.plan.world_size, scale_wrt_gas=False)
             engine.step()
             sums = add_sums(sums, output.sums)
         applied = engine.was_step_applied()
