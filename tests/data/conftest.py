@@ -4,7 +4,6 @@ import random
 from pathlib import Path
 
 import pytest
-
 from hypothesis import settings
 
 from electra_ds.data.corpus import CorpusOptions

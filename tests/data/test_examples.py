@@ -158,7 +158,7 @@ def test_what_does_not_fit_goes_on_in_the_next_example():
 
 
 def test_full_sentences_without_packing_ends_at_a_sentence():
-    plan, block = _plan([[30, 20, 40, 100]], 64, False, "full_sentences")
+    plan, _ = _plan([[30, 20, 40, 100]], 64, False, "full_sentences")
     assert [e.first for e in plan] == [50, 40, 62, 38]
     assert not any(e.second for e in plan)
 

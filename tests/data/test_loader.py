@@ -22,6 +22,11 @@ def _steps(loader, number):
     return [(row_bytes(step.micro[0]), step.cursors) for step, _ in zip(loader, range(number), strict=False)]
 
 
+def _run_on(steps):
+    for _ in range(50):
+        next(steps)
+
+
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_loader_processes_change_nothing_and_a_killed_one_is_a_failure(shards):
     """Three processes on one of two ranks, started where a run without processes stopped."""
@@ -40,8 +45,7 @@ def test_loader_processes_change_nothing_and_a_killed_one_is_a_failure(shards):
         for process in loader._source._workers[:1]:
             os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(RunFailure, match="loader process died"):
-            for _ in range(50):
-                next(steps)
+            _run_on(steps)
     finally:
         loader.close()
 
@@ -66,8 +70,7 @@ def test_a_shard_that_shrinks_in_mid_run_is_a_failure(shards, tmp_path):
     next(steps)
     (copy / "shard-000000.tar").unlink()
     with pytest.raises(RunFailure, match=r"shard-000000\.tar: cannot be read"):
-        for _ in range(50):
-            next(steps)
+        _run_on(steps)
 
 
 def test_micro_batches_cut_the_rows_of_a_rank_in_order(shards):
