@@ -56,6 +56,9 @@ def register(subparsers: Any) -> None:
         metavar="N",
         help="train on at most this much text, spread over the files (default: 256M)",
     )
+    tokenizer.add_argument(
+        "--allow-smaller", action="store_true", help="take fewer tokens where the text gives no more"
+    )
     tokenizer.set_defaults(func=run_tokenizer)
 
     prepare = _add(subparsers, "prepare", "Tokenize text into shards that training reads.", _PREPARE_EXAMPLE)
@@ -187,7 +190,9 @@ def run_tokenizer(args: argparse.Namespace) -> int:
     sources = find_inputs(args.input, args.format)
     options = CorpusOptions(text_field=args.text_field, on_decode_error=args.on_decode_error)
     settings = WordPieceSettings(args.lowercase, args.strip_accents, args.cjk, args.unicode_form)
-    tokenizer = train_tokenizer(sources, options, settings, args.vocab_size, args.sample_bytes)
+    tokenizer = train_tokenizer(
+        sources, options, settings, args.vocab_size, args.sample_bytes, args.allow_smaller
+    )
     save_files(tokenizer_files(tokenizer, settings), args.output)
     print(f"{args.output}: {tokenizer.get_vocab_size()} tokens")
     inputs = shlex.join(args.input)
@@ -235,13 +240,19 @@ def run_prepare(args: argparse.Namespace) -> int:
         manifests = prepare(sources, encoder, args.output, options, provenance, bar.show)
     for manifest in manifests:
         print(_summary(manifest))
-    folder = shlex.quote(str(args.output))
-    held_out = f" --eval-data {shlex.quote(str(args.output / 'heldout'))}" if args.held_out else ""
+    _print_next(args.output)
+    return 0
+
+
+def _print_next(folder: Path) -> None:
+    from electra_ds.data.manifest import HELDOUT_FOLDER
+
+    held_out = folder / HELDOUT_FOLDER
+    evaluation = f" --eval-data {shlex.quote(str(held_out))}" if held_out.is_dir() else ""
     print(
         "next: deepspeed electra_ds/train.py --deepspeed_config ds_configs/cpu.json --recipe tiny_electra"
-        f" --data {folder}{held_out} --output runs/first"
+        f" --data {shlex.quote(str(folder))}{evaluation} --output runs/first"
     )
-    return 0
 
 
 def _today() -> str:
@@ -269,6 +280,7 @@ def _check(folder: Path) -> int:
     for each in folders:
         print(_summary(load_manifest(each, check="checksums")))
     print("every checksum and count is right")
+    _print_next(folder)
     return 0
 
 

@@ -16,6 +16,7 @@ from electra_ds.data.inputs import OnDecodeError, ReadCounts, Source, read_text
 from electra_ds.data.sentences import split_sentences
 
 PIECE_CHARS = 1 << 16  # longest piece of a line, and about the size of a part of a document
+_SLICE_CHARS = 1 << 20
 MAX_RECORD_CHARS = 1 << 29  # longest JSON line, which must be parsed whole
 _ODD_LINE_ENDS = re.compile("[\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 _BREAKS = re.compile(r"[\s。！？｡]")
@@ -62,6 +63,12 @@ def _pieces(text: str, begins: bool = True) -> Iterator[Piece]:
     yield Piece(text, begins, True)
 
 
+def _slices(text: str) -> Iterator[str]:
+    """Chunks of a long text, so that cutting it costs time in proportion to its length."""
+    for begin in range(0, len(text), _SLICE_CHARS):
+        yield text[begin : begin + _SLICE_CHARS]
+
+
 def _lines(chunks: Iterator[str]) -> Iterator[Piece]:
     """Split chunks of text into lines, long ones in pieces."""
     carry = ""
@@ -80,7 +87,7 @@ def _lines(chunks: Iterator[str]) -> Iterator[Piece]:
         yield Piece(carry, begins, True)
 
 
-def _json_lines(chunks: Iterator[str]) -> Iterator[str]:
+def _json_lines(chunks: Iterator[str], name: str) -> Iterator[str]:
     parts: list[str] = []
     length = 0
     for chunk in chunks:
@@ -91,13 +98,13 @@ def _json_lines(chunks: Iterator[str]) -> Iterator[str]:
             yield "".join(parts)
             parts, length = [line], len(line)
         if length > MAX_RECORD_CHARS:
-            raise InputError(f"a line of more than {MAX_RECORD_CHARS} characters; cut the record")
+            raise InputError(f"{name}: a line of more than {MAX_RECORD_CHARS} characters; cut the record")
     yield "".join(parts)
 
 
 def _record_texts(source: Source, options: CorpusOptions, counts: ReadCounts) -> Iterator[str]:
     """Yield the text of each record of a .jsonl source."""
-    lines = _json_lines(read_text(source, options.on_decode_error, counts))
+    lines = _json_lines(read_text(source, options.on_decode_error, counts), source.name)
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -136,7 +143,7 @@ def read_lines(
     for source in sources:
         if source.format == "jsonl":
             for text in _record_texts(source, options, counts):
-                yield from _lines(iter((text,)))
+                yield from _lines(_slices(text))
                 yield None
             continue
         open_document = False
@@ -154,7 +161,7 @@ def read_lines(
 
 
 def read_documents(sources: Sequence[Source], options: CorpusOptions, counts: ReadCounts) -> Iterator[Part]:
-    """Yield the documents in order, each as one part or several of about 65,536 characters."""
+    """Yield the documents in order, each as one part or several of at most about 131,072 characters."""
     sentences: list[str] = []
     length = 0
     for piece in read_lines(sources, options, counts):

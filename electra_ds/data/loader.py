@@ -5,9 +5,11 @@ rank's lanes and send, for every step, their rows of it; the main process puts t
 processes changes nothing but speed. Positions count rows consumed, never rows fetched ahead.
 """
 
+import atexit
 import math
 import signal
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +25,8 @@ from electra_ds.data.batch import Batch, empty_rows, row_width, unpack_rows
 from electra_ds.data.manifest import Manifest, load_manifest
 from electra_ds.data.stream import LaneReader, Stream, check_stream_settings
 
-StreamState = (
-    Tensor  # (lanes, 4) int64: rows consumed, epoch, block of the lane in the epoch, row of the block
-)
+# (lanes, 4) int64: rows consumed, epoch, records of the lane's epoch before the block, row of the block
+StreamState = Tensor
 _STEPS_AHEAD = 4  # steps that a loader process may be ahead
 
 
@@ -38,7 +39,7 @@ def merge_cursors(cursors: Tensor | Sequence[Tensor]) -> StreamState:
     """Merge the cursors (lanes, 4) of all ranks (a list, or stacked): of each lane the place furthest on."""
     stacked = cursors if isinstance(cursors, Tensor) else torch.stack(list(cursors))
     furthest = stacked[:, :, 0].argmax(dim=0)  # (lanes,)
-    return stacked[furthest, torch.arange(stacked.shape[1])]
+    return stacked[furthest, torch.arange(stacked.shape[1], device=stacked.device)]
 
 
 @dataclass
@@ -127,6 +128,13 @@ def _ignore_signals(worker: int) -> None:
         signal.signal(name, signal.SIG_IGN)
 
 
+def _stop_processes(source: Callable[[], Any]) -> None:
+    """Stop the loader processes of a DataLoader's iterator, if it still exists and has any."""
+    stop = getattr(source(), "_shutdown_workers", None)
+    if stop is not None:
+        stop()
+
+
 class TrainLoader:
     """Iterate over the global steps of a run without end: one :class:`StepBatches` each.
 
@@ -180,8 +188,12 @@ class TrainLoader:
             multiprocessing_context="spawn",  # a fork after threads (tokenizers, BLAS) may hang for ever
             prefetch_factor=_STEPS_AHEAD,
             worker_init_fn=_ignore_signals,
+            generator=torch.Generator(),  # leaves the global generator alone
         )
-        return iter(loader)
+        source = iter(loader)
+        # At exit multiprocessing would send SIGTERM, which the loader processes ignore, and wait for ever.
+        atexit.register(_stop_processes, weakref.ref(source))
+        return source
 
     def __iter__(self) -> Iterator[StepBatches]:
         self.close()
@@ -225,9 +237,7 @@ class TrainLoader:
     def close(self) -> None:
         """Stop the loader processes."""
         source, self._source = self._source, None
-        stop = getattr(source, "_shutdown_workers", None)
-        if stop is not None:
-            stop()
+        _stop_processes(lambda: source)
 
 
 def _check_batch(batch: int, micro_batch: int, rank: int, world_size: int) -> None:
@@ -294,9 +304,9 @@ def _eval_batches(
     round_rows = micro_batch * world_size
     pending = np.empty((0, row_width(seq_len, slots)), dtype=np.int32)
     left = max_rows
-    for block, begin in enumerate(range(0, records, stream.records_per_block)):
+    for begin in range(0, records, stream.records_per_block):
         numbers = range(begin, min(begin + stream.records_per_block, records))
-        rows = stream.rows(numbers, 0, 0, block, shuffle=False)[:left]
+        rows = stream.rows(numbers, 0, 0, begin, shuffle=False)[:left]
         left -= len(rows)
         pending = np.concatenate([pending, rows])
         while len(pending) >= round_rows:

@@ -85,6 +85,8 @@ def tar_members(data: bytes) -> Iterator[tuple[str, memoryview]]:
             raise RecordError(f"no tar header where one belongs ({error})") from None
         if not info.isreg():
             raise RecordError(f"member {info.name!r} is not a plain file")
+        if info.size < 0:
+            raise RecordError(f"member {info.name!r} has a negative size")
         begin = at + TAR_BLOCK
         if begin + info.size > len(data):
             raise RecordError(f"member {info.name!r} is cut short")

@@ -8,12 +8,13 @@ The story, from the outside in:
    as make about 128 rows are a *block*: one record of 16,384 tokens at length 128, four at 512. Only the
    last row of a block is short.
 3. A block becomes rows (``examples.py``), masked (``masking.py``). All randomness is keyed by (seed, epoch,
-   lane, block), so no state of a generator is ever saved.
+   lane, first record of the block), so no state of a generator is ever saved.
 4. Row i of the run is row i // lanes of lane i % lanes. The global batch is B consecutive rows; a rank takes
    those with i % world_size equal to its number.
 
 Nothing here depends on how many ranks or loader processes there are. A lane's place is four integers: rows
-consumed, epoch, block of the lane in the epoch, row of the block. Going on from there reads that one block.
+consumed, epoch, records of the lane's epoch that lie before the block, row of the block. Going on from there
+reads that one block. The third is counted in records, so that it means the same at every length.
 """
 
 import math
@@ -103,6 +104,7 @@ class Stream:
     ) -> np.ndarray:
         """Return the packed rows (R, W) int32 of the records of a block; R is at least 1.
 
+        ``block`` names it: how many records of the lane's epoch lie before it.
         Raises RunFailure naming the shard if a record is not as it was written.
         """
         data, vocab = self.data, self.manifest.vocab
@@ -115,7 +117,7 @@ class Stream:
 
 
 class LaneReader:
-    """Reads one lane forwards from a place (rows consumed, epoch, block, row)."""
+    """Reads one lane forwards from a place (rows consumed, epoch, records before the block, row)."""
 
     def __init__(self, stream: Stream, lane: int, place: tuple[int, int, int, int]) -> None:
         self._stream = stream
@@ -126,17 +128,17 @@ class LaneReader:
 
     @property
     def place(self) -> tuple[int, int, int, int]:
-        """Where the lane stands: (rows consumed, epoch, block, row)."""
+        """Where the lane stands: (rows consumed, epoch, records before the block, row)."""
         return (self._consumed, self._epoch, self._block, self._row)
 
     def _load(self) -> np.ndarray:
-        stream, size = self._stream, self._stream.records_per_block
+        stream = self._stream
         if self._records is None:
             self._records = stream.lane_records(self._epoch, self._lane)
-        while self._block * size >= len(self._records):
+        while self._block >= len(self._records):
             self._epoch, self._block, self._row = self._epoch + 1, 0, 0
             self._records = stream.lane_records(self._epoch, self._lane)
-        records = self._records[self._block * size : (self._block + 1) * size].tolist()
+        records = self._records[self._block : self._block + stream.records_per_block].tolist()
         rows = stream.rows(records, self._epoch, self._lane, self._block)
         if self._row >= len(rows):
             raise RunFailure(
@@ -162,4 +164,5 @@ class LaneReader:
         self._consumed += rows
         self._row += rows
         if self._rows is not None and self._row == len(self._rows):
-            self._block, self._row, self._rows = self._block + 1, 0, None
+            self._block += self._stream.records_per_block
+            self._row, self._rows = 0, None

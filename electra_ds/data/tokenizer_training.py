@@ -61,7 +61,7 @@ class _Sample:
                 continue
             if used >= quota:
                 self.limited = True
-                return
+                break
             text = piece.text
             used += len(text.encode())
             if self._settings.unicode_form != "none":
@@ -90,11 +90,12 @@ def train_tokenizer(
     settings: WordPieceSettings,
     vocab_size: int,
     sample_bytes: int = DEFAULT_SAMPLE_BYTES,
+    allow_smaller: bool = False,
 ) -> "Tokenizer":
-    """Train a WordPiece tokenizer of at most ``vocab_size`` tokens; [PAD] [UNK] [CLS] [SEP] [MASK] are 0 to
-    4.
+    """Train a WordPiece tokenizer of ``vocab_size`` tokens; [PAD] [UNK] [CLS] [SEP] [MASK] are 0 to 4.
 
-    Text too small for that many tokens gives fewer, with a warning. Raises InputError if there is no text.
+    Raises InputError if there is no text, or too little for that many tokens; with ``allow_smaller`` such
+    text gives fewer tokens and a warning.
     """
     if vocab_size < MIN_VOCAB_SIZE:
         raise InputError(f"--vocab-size {vocab_size}: must be at least {MIN_VOCAB_SIZE}")
@@ -108,7 +109,12 @@ def train_tokenizer(
         log.info("training on %s bytes of text%s", f"{sample.bytes:,}", limited)
         vocabulary = _train_twice(sample, settings, vocab_size)
     if len(vocabulary) < vocab_size:
-        log.warning("the text is too small for %d tokens: the vocabulary has %d", vocab_size, len(vocabulary))
+        given = f"the text gives {len(vocabulary)} tokens, fewer than --vocab-size {vocab_size}"
+        if not allow_smaller:
+            raise InputError(
+                f"{given}; give more text, or say --vocab-size {len(vocabulary)}, or --allow-smaller"
+            )
+        log.warning("%s", given)
     return wordpiece(vocabulary, settings)
 
 

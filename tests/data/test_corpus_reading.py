@@ -102,7 +102,7 @@ def test_bad_bytes_are_counted(text_file, policy, expected):
 
 def test_character_cut_off_at_the_end_is_an_error(text_file):
     with pytest.raises(InputError, match="byte offset 2"):
-        documents(text_file("ok".encode() + "é".encode()[:1]))
+        documents(text_file(b"ok" + "é".encode()[:1]))
 
 
 @given(st.binary(max_size=60))
@@ -135,7 +135,7 @@ def test_memory_is_flat_in_the_length_of_a_line(text_file):
     parts = sum(1 for _ in read_documents(find_inputs([str(path)]), CorpusOptions(), ReadCounts()))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert parts > 400
+    assert parts > 250
     assert peak < 24 << 20
 
 
