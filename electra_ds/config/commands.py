@@ -43,7 +43,7 @@ def register(subparsers: Any) -> None:
     action = add(
         "cp", "Copy a recipe to a file of your own, to be changed there.", "cp small_electra mine.yaml"
     )
-    action.add_argument("name", help="a shipped recipe or the path of one")
+    action.add_argument("name", help="a shipped recipe")
     action.add_argument("file", type=Path, help="the new file; an existing one is never overwritten")
     action.set_defaults(func=_copy)
 
@@ -61,7 +61,10 @@ def _show(args: argparse.Namespace) -> int:
     # Comments around the YAML, so that the output can be used as a recipe.
     print(f"# {find_recipe(args.name)}, complete")
     print(dump(load_config(args.name)), end="")
-    print(f"# next: electra-ds recipes cp {args.name} mine.yaml")
+    if args.name in recipe_names():
+        print(f"# next: electra-ds recipes cp {args.name} mine.yaml")
+    else:
+        print(f"# next: electra-ds pretrain --recipe {args.name} --data SHARDS --output runs/NAME")
     return EXIT_DONE
 
 

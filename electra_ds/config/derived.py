@@ -7,8 +7,8 @@ from electra_ds.config.errors import InputError
 from electra_ds.config.schema import Config
 from electra_ds.config.units import parse_duration, parse_minutes
 
-# With micro_batch: auto, a rank computes at most this many tokens at once. It fits ELECTRA-large with a
-# 512-token row in the memory of an 80 GB device, and is past the point where more rows raise the speed.
+# With micro_batch: auto, a rank computes at most this many tokens at once. By the usual estimate of 34 bytes
+# x hidden size for a token in a layer (16-bit, attention scores not kept) ELECTRA-large needs 14 GB for them.
 AUTO_MICRO_BATCH_TOKENS = 16_384
 
 

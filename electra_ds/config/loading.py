@@ -92,6 +92,5 @@ def dump(config: Config) -> str:
             return {name: plain(item) for name, item in value.items()}
         return list(value) if isinstance(value, tuple) else value
 
-    return yaml.safe_dump(
-        plain(dataclasses.asdict(config)), sort_keys=False, allow_unicode=True, default_flow_style=False
-    )
+    # Escapes all but ASCII: PyYAML writes some line breaks bare, and reads them back as spaces.
+    return yaml.safe_dump(plain(dataclasses.asdict(config)), sort_keys=False, default_flow_style=False)
