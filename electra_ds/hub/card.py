@@ -135,8 +135,8 @@ _CUSTOM_CODE = """## Why `trust_remote_code`
 This model adds a T5-style relative position bias to its attention scores. The ELECTRA that transformers
 ships has no such bias, and loading these weights into it would silently give another model. So the folder
 carries its own modelling file, `modeling_electra_rel.py`, which imports only torch and transformers, and
-transformers runs code from a model folder only when `trust_remote_code=True` is given. Read the file first: it
-is short. The tokenizer needs no such code; transformers asks all the same, because it reads the model's
+transformers runs code from a model folder only when `trust_remote_code=True` is given. Read the file first:
+it is short. The tokenizer needs no such code; transformers asks all the same, because it reads the model's
 configuration first."""
 
 

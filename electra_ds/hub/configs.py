@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MODULE = "modeling_electra_rel"  # of this package, and of the folders that need a modelling file of their own
 MODELLING_FILE = f"{MODULE}.py"
+Shapes = dict[str, tuple[int, ...]]
 STOCK_TYPE, OWN_TYPE = "electra", "electra_rel"  # model_type in config.json
 ARCHITECTURES: dict["Network", str] = {"discriminator": "ForPreTraining", "generator": "ForMaskedLM"}
 AUTO_CLASSES = {
@@ -76,7 +77,7 @@ def model_class(model_type: str, network: "Network") -> "type[PreTrainedModel]":
     return ElectraRelForPreTraining if network == "discriminator" else ElectraRelForMaskedLM
 
 
-def expected_shapes(config: "PretrainedConfig", network: "Network") -> dict[str, tuple[int, ...]]:
+def expected_shapes(config: "PretrainedConfig", network: "Network") -> Shapes:
     """Return names and shapes of the parameters that transformers will look for in the network's folder."""
     import torch
 

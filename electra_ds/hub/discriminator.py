@@ -1,15 +1,17 @@
 """A discriminator from a folder that someone else may have made, without running anything that lies in it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
 from electra_ds.config.errors import InputError
-from electra_ds.hub.configs import OWN_TYPE, STOCK_TYPE, model_class
+from electra_ds.hub.configs import OWN_TYPE, STOCK_TYPE, Shapes, expected_shapes, model_class
 from electra_ds.hub.folder import ModelFolder, read_folder
 
 if TYPE_CHECKING:
@@ -60,32 +62,37 @@ def load_discriminator(path: Path) -> Discriminator:
     InputError saying what is wrong with the folder or what to pass instead.
     """
     folder = read_folder(path, "discriminator")
-    cls, config = _describe(folder)
-    # transformers takes the tensors as they are; no file of the folder is opened again
-    loaded: Any = cls.from_pretrained(
-        None,
-        config=config,
-        state_dict=folder.tensors,
-        output_loading_info=True,
-        attn_implementation="eager",
-        ignore_mismatched_sizes=True,
-    )
-    model, report = loaded
-    kinds = ("missing_keys", "mismatched_keys", "unexpected_keys")
-    faults = {kind: [key if isinstance(key, str) else key[0] for key in report[kind]] for kind in kinds}
-    for kind, names in faults.items():
-        names = sorted(name for name in names if not name.endswith(_BUFFERS))
-        if names:
+    cls, config, shapes = _describe(folder)
+    found = {name: tuple(t.shape) for name, t in folder.tensors.items() if not name.endswith(_BUFFERS)}
+    for name in sorted(shapes.keys() | found.keys()):
+        if shapes.get(name) != found.get(name):
             raise InputError(
-                f"{path}: its weights do not fit its config.json: {len(names)} {kind.replace('_', ' ')},"
-                f" such as {names[0]}; export or download it again"
+                f"{path}: its weights do not fit its config.json: {name} is {found.get(name, 'missing')},"
+                f" expected {shapes.get(name, 'no such tensor')}; export or download it again"
             )
+    tensors = {name: folder.tensors[name] for name in found}
+    with _quiet():  # no file of the folder is opened again: transformers takes the tensors as they are
+        model = cls.from_pretrained(None, config=config, state_dict=tensors, attn_implementation="eager")
     sizes = config.vocab_size, config.max_position_embeddings
     return Discriminator(path, model.eval(), folder.tokenizer, *sizes)
 
 
-def _describe(folder: ModelFolder) -> "tuple[type[PreTrainedModel], PretrainedConfig]":
-    """Class and configuration of the model that ``config.json`` describes."""
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers' progress bar out of what people read and pipe."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _describe(folder: ModelFolder) -> "tuple[type[PreTrainedModel], PretrainedConfig, Shapes]":
+    """Class, configuration and parameters' shapes of the model that ``config.json`` describes."""
     where, content = folder.path / "config.json", folder.config
     kind = content.get("model_type")
     if kind not in (STOCK_TYPE, OWN_TYPE):
@@ -99,8 +106,7 @@ def _describe(folder: ModelFolder) -> "tuple[type[PreTrainedModel], PretrainedCo
         for name in _SIZES:
             if type(getattr(config, name)) is not int or getattr(config, name) < 1:
                 raise ValueError(f"{name} is {getattr(config, name)!r}")
-        with torch.device("meta"):
-            cls(config)
+        shapes = expected_shapes(config, "discriminator")
     except Exception as error:  # whatever the libraries raise for a value that makes no sense
         raise InputError(f"{where}: describes no model ({error}); restore the file") from None
-    return cls, config
+    return cls, config, shapes

@@ -4,6 +4,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
+import torch
 from hub_models import FACTS, LETTERS, WORDS, Exported, make_config, make_model
 
 from electra_ds.data.tokenizer import WordPieceSettings, save_files, tokenizer_files, wordpiece
@@ -48,6 +49,15 @@ def exported(tmp_path_factory, tokenizer_folder, vocab):
         return known[key]
 
     return make
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """On tensors this small threads cost more than they bring."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True)

@@ -199,7 +199,7 @@ def test_fine_tuning(source, kind, checkpointing, tmp_path):
     model.eval().save_pretrained(tmp_path / "tuned")
     again = auto.from_pretrained(tmp_path / "tuned", trust_remote_code=True).eval()
     with torch.no_grad():
-        assert again(**batch).loss.item() == pytest.approx(model(**batch).loss.item(), abs=1e-6)
+        assert again(**batch).loss.item() == pytest.approx(model(**batch).loss.item(), abs=1e-5)
 
 
 @pytest.mark.parametrize("network", ["discriminator", "generator"])
