@@ -32,8 +32,8 @@ REPO=${REPO:-$SLURM_SUBMIT_DIR} # Slurm runs a copy of this script, so its own p
 [ -f "$REPO/electra_ds/train.py" ] || refuse "no electra_ds/train.py in $REPO; submit from the repository or set REPO"
 cd "$REPO"
 
-DATA=${DATA:?base_hp_dist.sh: set DATA to the folder of shards}
-OUTPUT=${OUTPUT:?base_hp_dist.sh: set OUTPUT to the folder of the run, on a file system that all nodes see}
+[ -n "${DATA:-}" ] || refuse "set DATA to the folder of shards"
+[ -n "${OUTPUT:-}" ] || refuse "set OUTPUT to the folder of the run, on a file system that all nodes see"
 EVAL_DATA=${EVAL_DATA:-}
 RECIPE=${RECIPE:-base_hp_dist}
 DS_CONFIG=${DS_CONFIG:-ds_configs/base_a100.json}
@@ -95,9 +95,10 @@ while :; do
 done
 
 echo "base_hp_dist.sh: the ranks ended with $code at $(date +%FT%T)"
-# Only the warning before the time limit puts the job back: after scancel or train.stop_after it is meant to end, and
-# a preempted job is put back by Slurm.
-if [ "$code" = "$EXIT_STOPPED" ] && [ "$asked_to_stop" = yes ]; then
+# Only the warning before the time limit puts the job back: after scancel (the state is RUNNING no more) or
+# train.stop_after it is meant to end, and a preempted job is put back by Slurm.
+if [ "$code" = "$EXIT_STOPPED" ] && [ "$asked_to_stop" = yes ] &&
+    [ "$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T)" = RUNNING ]; then
     if scontrol requeue "$SLURM_JOB_ID"; then
         echo "base_hp_dist.sh: saved and put back into the queue"
         exit 0

@@ -240,13 +240,19 @@ def run_prepare(args: argparse.Namespace) -> int:
         manifests = prepare(sources, encoder, args.output, options, provenance, bar.show)
     for manifest in manifests:
         print(_summary(manifest))
-    folder = shlex.quote(str(args.output))
-    held_out = f" --eval-data {shlex.quote(str(args.output / 'heldout'))}" if args.held_out else ""
+    _print_next(args.output)
+    return 0
+
+
+def _print_next(folder: Path) -> None:
+    from electra_ds.data.manifest import HELDOUT_FOLDER
+
+    held_out = folder / HELDOUT_FOLDER
+    evaluation = f" --eval-data {shlex.quote(str(held_out))}" if held_out.is_dir() else ""
     print(
         "next: deepspeed electra_ds/train.py --deepspeed_config ds_configs/cpu.json --recipe tiny_electra"
-        f" --data {folder}{held_out} --output runs/first"
+        f" --data {shlex.quote(str(folder))}{evaluation} --output runs/first"
     )
-    return 0
 
 
 def _today() -> str:
@@ -274,6 +280,7 @@ def _check(folder: Path) -> int:
     for each in folders:
         print(_summary(load_manifest(each, check="checksums")))
     print("every checksum and count is right")
+    _print_next(folder)
     return 0
 
 

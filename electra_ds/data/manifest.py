@@ -94,6 +94,7 @@ def load_manifest(folder: Path | str, check: Literal["sizes", "checksums"] = "si
         reason = f"{type(error).__name__}: {error}"
         raise InputError(f"{path}: damaged manifest ({reason}); restore it or prepare again") from None
     _check_files(manifest)
+    _check_tokenizer(manifest)
     if check == "checksums":
         for shard in manifest.shards:
             try:
@@ -133,6 +134,16 @@ def _parse(folder: Path, content: dict[str, Any], digest: str) -> Manifest:
     return Manifest(
         folder, vocab, tuple(shards), counts, dict(content["settings"]), dict(content["provenance"]), digest
     )
+
+
+def _check_tokenizer(manifest: Manifest) -> None:
+    file = manifest.tokenizer_folder / "tokenizer.json"
+    if not file.is_file():
+        raise InputError(f"{file}: missing; restore the tokenizer's folder or prepare again")
+    if hashlib.sha256(file.read_bytes()).hexdigest() != manifest.vocab.sha256:
+        raise InputError(
+            f"{file}: is not the tokenizer that made these shards (its sha256 differs); restore it"
+        )
 
 
 def _check_files(manifest: Manifest) -> None:

@@ -52,8 +52,8 @@ def choose_positions(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (positions (R, slots) int32 in increasing order, then zeros; count (R,) int32 of them).
 
-    ``maskable`` and ``starts`` are (R, L) bool. A row with anything maskable gets at least one position. A
-    unit that is wider than all slots is cut; one that no longer fits beside others is left out. ``slots`` is
+    ``maskable`` and ``starts`` are (R, L) bool. A row with anything maskable gets at least one position, so
+    rows in which a single unit exceeds the share (n-grams at length 32) are masked a little more. A unit that is wider than all slots is cut; one that no longer fits beside others is left out. ``slots`` is
     at most L.
     """
     rows, length = maskable.shape

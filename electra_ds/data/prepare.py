@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from electra_ds.config.errors import InputError
+from electra_ds.config.errors import InputError, RunFailure
 from electra_ds.data.corpus import CorpusOptions, Part, read_documents
 from electra_ds.data.encoding import TextEncoder
 from electra_ds.data.inputs import ReadCounts, Source
@@ -82,8 +82,11 @@ def claim_folder(output: Path, encoder: TextEncoder) -> None:
         log.warning("%s: an interrupted prepare left this folder unfinished; building it again", output)
         for folder in (output / HELDOUT_FOLDER, output):
             _remove_leftovers(folder)
-    output.mkdir(parents=True, exist_ok=True)
-    (output / MARKER).touch()
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / MARKER).touch()
+    except OSError as error:
+        raise InputError(f"{output}: cannot be written ({error.strerror}); choose another --output") from None
 
 
 def _remove_leftovers(folder: Path) -> None:
@@ -150,7 +153,7 @@ def prepare(
     """Write the shards of ``sources`` into ``output``; return the manifests (held-out last, if any).
 
     ``progress`` is called after every batch with the read counts, documents and tokens so far. Raises
-    InputError for bad input, and then leaves nothing behind.
+    InputError for bad input and RunFailure if the shards cannot be written, and then leaves nothing behind.
     """
     options.check()
     claim_folder(output, encoder)
@@ -164,22 +167,30 @@ def prepare(
             writer.builder.flush()
             if not writer.builder.counts.tokens:
                 raise InputError(_nothing_written(what, sources, options))
-    except BaseException:
-        for writer in reversed(writers):
-            writer.writer.abandon()
-            _remove_leftovers(writer.folder)
-            if not any(writer.folder.iterdir()):
-                writer.folder.rmdir()
+        settings = {
+            **asdict(options.corpus),
+            "held_out": options.held_out,
+            "record_tokens": options.record_tokens,
+            "min_tokens": options.min_tokens,
+        }
+        manifests = [writer.finish(settings, provenance, read) for writer in reversed(writers)]
+        (output / MARKER).unlink()
+        return manifests[::-1]
+    except BaseException as error:
+        _clean_up(writers)
+        if isinstance(error, OSError):
+            raise RunFailure(f"{output}: cannot write the shards ({error})") from None
         raise
-    settings = {
-        **asdict(options.corpus),
-        "held_out": options.held_out,
-        "record_tokens": options.record_tokens,
-        "min_tokens": options.min_tokens,
-    }
-    manifests = [writer.finish(settings, provenance, read) for writer in reversed(writers)]
-    (output / MARKER).unlink()
-    return manifests[::-1]
+
+
+def _clean_up(writers: Sequence[_SetWriter]) -> None:
+    """Remove what was written, the folders too if nothing else is in them."""
+    for writer in reversed(writers):
+        writer.writer.abandon()
+        _remove_leftovers(writer.folder)
+        (writer.folder / MANIFEST_NAME).unlink(missing_ok=True)
+        if not any(writer.folder.iterdir()):
+            writer.folder.rmdir()
 
 
 def _nothing_written(what: str, sources: Sequence[Source], options: PrepareOptions) -> str:
@@ -210,9 +221,8 @@ def _write_documents(
                 builder = writers[held_out].builder
             for _ in part.sentences:
                 ids, starts = next(encoded)
-                ids[np.isin(ids, control)] = (
-                    encoder.vocab.unk_id
-                )  # whatever the tokenizer, text is never control
+                # Whatever the tokenizer does with it, text is never a control token.
+                ids[np.isin(ids, control)] = encoder.vocab.unk_id
                 builder.add_sentence(ids, starts, int((ids == encoder.vocab.unk_id).sum()))
             if part.ends_document:
                 builder.end_document()

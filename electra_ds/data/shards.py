@@ -4,6 +4,7 @@ A shard gets its final name only when it is complete and on disk. The byte lengt
 record stand in the manifest, so a record is one read at a known offset, checked as it is read.
 """
 
+import contextlib
 import hashlib
 import os
 import zlib
@@ -111,7 +112,8 @@ class ShardWriter:
     def abandon(self) -> None:
         """Close and remove the unfinished shard."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # a full disk, which is already being reported
+                self._file.close()
             self._temporary.unlink(missing_ok=True)
             self._begin()
 
@@ -144,6 +146,8 @@ def verify_shard(path: Path, shard: Shard) -> None:
             for index, length in enumerate(shard.block_bytes):
                 data = file.read(length)
                 digest.update(data)
+                if zlib.crc32(data) != shard.block_crc32[index]:
+                    raise RecordError(f"record {index} is damaged (its CRC-32 differs from the manifest's)")
                 key, block = decode_record(data)
                 if key in seen:
                     raise RecordError(f"the key {key!r} occurs twice")

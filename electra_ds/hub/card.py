@@ -105,7 +105,7 @@ import torch
 from transformers import AutoModelForPreTraining, AutoTokenizer
 
 folder = "."  # this folder
-tokenizer = AutoTokenizer.from_pretrained(folder)
+tokenizer = AutoTokenizer.from_pretrained(folderFLAG)
 model = AutoModelForPreTraining.from_pretrained(folderFLAG).eval()
 
 batch = tokenizer("the chef ate the meal", return_tensors="pt")
@@ -120,7 +120,7 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 folder = "."  # this folder
-tokenizer = AutoTokenizer.from_pretrained(folder)
+tokenizer = AutoTokenizer.from_pretrained(folderFLAG)
 model = AutoModelForMaskedLM.from_pretrained(folderFLAG).eval()
 
 batch = tokenizer(f"the chef {tokenizer.mask_token} the meal", return_tensors="pt")
@@ -132,10 +132,12 @@ print(tokenizer.convert_ids_to_tokens(logits.topk(5).indices[0]))
 
 _CUSTOM_CODE = """## Why `trust_remote_code`
 
-This model adds a T5-style relative position bias to its attention scores. The ELECTRA that transformers ships has no such
-bias, and loading these weights into it would silently give another model. So the folder carries its own
-modelling file, `modeling_electra_rel.py`, which imports only torch and transformers, and transformers runs
-code from a model folder only when `trust_remote_code=True` is given. Read the file first: it is short."""
+This model adds a T5-style relative position bias to its attention scores. The ELECTRA that transformers
+ships has no such bias, and loading these weights into it would silently give another model. So the folder
+carries its own modelling file, `modeling_electra_rel.py`, which imports only torch and transformers, and
+transformers runs code from a model folder only when `trust_remote_code=True` is given. Read the file first: it
+is short. The tokenizer needs no such code; transformers asks all the same, because it reads the model's
+configuration first."""
 
 
 def _differences(network: Network, config: Config) -> str:
@@ -170,7 +172,8 @@ def _recipe(config: Config, facts: CardFacts) -> dict[str, Any]:
         "generator width / depth": f"{model.generator.width:g} / {model.generator.depth:g}",
         "positions": model.positions,
         "embedding sharing": model.embedding_sharing,
-        "optimizer": f"AdamW, lr {optimizer.lr:g}, {optimizer.schedule}, {optimizer.warmup_steps} warm-up steps",
+        "optimizer": f"AdamW, lr {optimizer.lr:g}, {optimizer.schedule}",
+        "warm-up steps": optimizer.warmup_steps,
         "weight decay": optimizer.weight_decay,
         "seed": config.seed,
     }

@@ -26,9 +26,9 @@ def _register_export(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "export",
         help="turn a run into Hugging Face folders",
-        description="Write the discriminator and the generator of a run (its newest whole checkpoint) as folders"
-        " that transformers loads strictly: weights, config.json, tokenizer, model card. With relative"
-        " positions each folder carries its own modelling file. One CPU process, whatever made the checkpoint.",
+        description="Write the discriminator and the generator of a run (its newest whole checkpoint) as"
+        " folders that transformers loads strictly: weights, config.json, tokenizer, model card. With"
+        " relative positions each folder carries its own modelling file. One CPU process suffices.",
         epilog="example:\n  electra-ds export runs/tiny --output out/\n"
         "  electra-ds export runs/tiny/checkpoints/step-00001000 --output out-1000/ --license apache-2.0",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -102,14 +102,12 @@ def _detect(args: argparse.Namespace) -> int:
             print(render(found, colour), flush=True)
         if found.truncated:
             print(
-                f"electra-ds: note: sentence {count} is longer than the {detector.model.max_length} tokens that"
-                " the model takes; the rest was left out",
+                f"electra-ds: note: sentence {count} is longer than the {detector.model.max_length} tokens"
+                " that the model takes; the rest was left out",
                 file=sys.stderr,
             )
     if count == 0:
-        raise InputError(
-            "no sentence was found; give one as an argument, or lines of text by --input or a pipe"
-        )
+        raise InputError("no sentence was found; give one as an argument, or lines of text by --input")
     model = shlex.quote(str(args.model))
     following = f"next: electra-ds detect --model {model} --input sentences.txt --json"
     print(following, file=sys.stderr if args.json else sys.stdout)

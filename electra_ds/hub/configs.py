@@ -66,7 +66,7 @@ def hub_config(config: Config, vocab: Vocabulary, network: "Network") -> "Pretra
 
 
 def model_class(model_type: str, network: "Network") -> "type[PreTrainedModel]":
-    """Return the class that holds a network with its pretraining head; ``model_type`` as in ``config.json``."""
+    """Return the class of a network with its pretraining head, for a ``model_type`` of ``config.json``."""
     if model_type == STOCK_TYPE:
         from transformers import ElectraForMaskedLM, ElectraForPreTraining
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from tokenizers import Tokenizer
@@ -56,13 +56,13 @@ class Discriminator:
 def load_discriminator(path: Path) -> Discriminator:
     """Load the folder of a discriminator: transformers' ELECTRA, or the one with relative positions.
 
-    For the latter the class of this package is used, never the modelling file in the folder. Raises InputError
-    saying what is wrong with the folder or what to pass instead.
+    For the latter the class of this package is used, never the modelling file in the folder. Raises
+    InputError saying what is wrong with the folder or what to pass instead.
     """
     folder = read_folder(path, "discriminator")
     cls, config = _describe(folder)
     # transformers takes the tensors as they are; no file of the folder is opened again
-    model, report = cls.from_pretrained(
+    loaded: Any = cls.from_pretrained(
         None,
         config=config,
         state_dict=folder.tensors,
@@ -70,6 +70,7 @@ def load_discriminator(path: Path) -> Discriminator:
         attn_implementation="eager",
         ignore_mismatched_sizes=True,
     )
+    model, report = loaded
     kinds = ("missing_keys", "mismatched_keys", "unexpected_keys")
     faults = {kind: [key if isinstance(key, str) else key[0] for key in report[kind]] for kind in kinds}
     for kind, names in faults.items():
@@ -89,7 +90,7 @@ def _describe(folder: ModelFolder) -> "tuple[type[PreTrainedModel], PretrainedCo
     kind = content.get("model_type")
     if kind not in (STOCK_TYPE, OWN_TYPE):
         raise InputError(
-            f"{where}: model_type is {kind!r}, expected {STOCK_TYPE!r} or {OWN_TYPE!r}; pass an ELECTRA's folder"
+            f"{where}: model_type is {kind!r}, expected {STOCK_TYPE!r} or {OWN_TYPE!r}; pass an ELECTRA"
         )
     cls = model_class(kind, "discriminator")
     values = {name: content[name] for name in (*_SIZES, *_OTHERS) if name in content}

@@ -46,14 +46,12 @@ def read_folder(path: Path, network: Network) -> ModelFolder:
 def _explain_wrong_folder(path: Path) -> None:
     """Raise InputError for everything that is recognisably another kind of folder."""
     if not path.exists():
-        raise InputError(
-            f"{path}: no such folder; pass a folder that 'electra-ds export' wrote or a download"
-        )
+        raise InputError(f"{path}: no such folder; pass one that 'electra-ds export' wrote or a download")
     if not path.is_dir():
         raise InputError(f"{path}: is a file; pass the model folder that holds it")
     if (path / "config.yaml").is_file():
         raise InputError(
-            f"{path}: is a run folder; first 'electra-ds export {path} --output DIR', then pass DIR/discriminator"
+            f"{path}: is a run folder; first 'electra-ds export {path} --output DIR', pass DIR/discriminator"
         )
     if not (path / "config.json").is_file():
         for name in ("discriminator", "generator"):
@@ -79,7 +77,7 @@ def _read_tensors(path: Path) -> Tensors:
             pickled = [other for other in PICKLED if (path / other).is_file()]
             if pickled:
                 raise InputError(
-                    f"{path}: has its weights only as {pickled[0]}, a format that can run code and is not opened;"
+                    f"{path}: has its weights only as {pickled[0]}, which can run code and is not opened;"
                     f" convert them to {WEIGHTS} or download a version that has it"
                 )
             raise InputError(f"{path}: holds no {name}; pass a folder with weights")

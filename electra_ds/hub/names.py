@@ -57,9 +57,8 @@ def to_hugging_face(state: Tensors, network: Network, vocab_size: int) -> Tensor
     """Return one network of a joint model under Hugging Face's names.
 
     ``state``: the joint model's fp32 parameters, vocabulary-sized tensors padded or not. Tensors that come
-    back are copies, contiguous, fp32, and share no storage; vocabulary-sized ones have ``vocab_size`` rows, or
-    fewer where there are no more.
-    Raises LayoutError where a tensor is missing or the network has one that has no place outside.
+    back are copies, contiguous, fp32, and share no storage; vocabulary-sized ones have ``vocab_size`` rows at
+    most. Raises LayoutError where a tensor is missing or the network has one that has no place outside.
     """
     source = _Source({**_embeddings_of(state, network), **_body_of(state, network)})
     result: Tensors = {}

@@ -41,8 +41,8 @@ def copy_tokenizer(source: Path, folder: Path, vocab: Vocabulary, max_length: in
     tokens = _tokens_by_id(path)
     if max(tokens, default=0) >= vocab.size:
         raise InputError(
-            f"{path}: has the id {max(tokens)}, beyond the {vocab.size} entries of the model; put the tokenizer"
-            f" that the shards were made with into {source}"
+            f"{path}: has the id {max(tokens)}, beyond the {vocab.size} entries of the model; put the"
+            f" tokenizer that the shards were made with into {source}"
         )
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",

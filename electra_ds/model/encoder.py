@@ -14,6 +14,7 @@ from electra_ds.model.relative import RelativeBias
 from electra_ds.model.shapes import EncoderShape
 
 LAYER_NORM_EPS = 1e-12
+MASKED_SCORE = -3e4  # no weight is left of it after any softmax, and it is finite in fp16 too
 
 Positions = Literal["absolute", "relative", "both"]
 
@@ -98,16 +99,16 @@ class Encoder(nn.Module):
         """
         dropout = self.dropout if self.training and not deterministic else 0.0
         states = embedded if self.project is None else self.project(embedded)
-        bias = self._bias(segments, embedded.shape[1], states.dtype)
+        bias = self._bias(segments, embedded.shape[1])
         for layer in self.layers:
             states = layer(states, bias, dropout)
         return states
 
-    def _bias(self, segments: Tensor | None, length: int, dtype: torch.dtype) -> Tensor | None:
+    def _bias(self, segments: Tensor | None, length: int) -> Tensor | None:
         """Return what is added to the scores of every layer, (1 or B, 1 or h, L, L), or None for nothing."""
         bias = None if self.relative is None else self.relative(length)
         if segments is None:
             return bias
         if bias is None:
-            bias = torch.zeros((), dtype=dtype, device=segments.device)
-        return bias.masked_fill(~segment_mask(segments), torch.finfo(dtype).min)
+            bias = torch.zeros((), device=segments.device)
+        return bias.masked_fill(~segment_mask(segments), MASKED_SCORE)

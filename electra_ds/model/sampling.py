@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 LogWeights = Callable[[slice], Tensor]  # rows -> unnormalised log weights (rows, V), fp32, a fresh tensor
 
-_CHUNK_ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 26}  # cache-sized on CPUs, 256 MiB of fp32 on GPUs
+_CHUNK_ELEMENTS = {"cpu": 1 << 17, "cuda": 1 << 26}  # cache-sized on CPUs, 256 MiB of fp32 on GPUs
 _LEAST_HARDNESS = 1e-6  # keeps p_S defined where the estimate says that no word at all is hard
 
 

@@ -24,8 +24,7 @@ def discriminator_shape(config: Config) -> EncoderShape:
 def generator_shape(config: Config) -> EncoderShape:
     """Return the generator's size: the full size times the multipliers, rounded, never below 1.
 
-    A third of 768 is 256 however many digits the third has. Under the objective ``mlm`` the generator is the
-    only network and has the full size.
+    0.3333 of 768 is 256. Under the objective ``mlm`` the generator is the only network and has the full size.
     """
     full = discriminator_shape(config)
     if config.objective.name == "mlm":

@@ -5,12 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from hypothesis import settings
+
 from electra_ds.data.corpus import CorpusOptions
 from electra_ds.data.encoding import TextEncoder, load_encoder
 from electra_ds.data.inputs import find_inputs
 from electra_ds.data.prepare import PrepareOptions, prepare
 from electra_ds.data.tokenizer import WordPieceSettings, save_files, tokenizer_files
 from electra_ds.data.tokenizer_training import train_tokenizer
+
+# Machines that run tests are shared and slow at times; a slow example is no fault.
+settings.register_profile("data", deadline=None, max_examples=60)
+settings.load_profile("data")
 
 SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
 

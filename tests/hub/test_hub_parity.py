@@ -112,9 +112,10 @@ def test_logits_on_padded_packed_and_pair_inputs(exported, vocab, positions, sha
     assert_equal(trained[3:93], alone)
 
 
-@pytest.mark.parametrize(
-    ("network", "cls"), [("discriminator", ElectraForPreTraining), ("generator", ElectraForMaskedLM)]
-)
+STOCK = [("discriminator", ElectraForPreTraining), ("generator", ElectraForMaskedLM)]
+
+
+@pytest.mark.parametrize(("network", "cls"), STOCK)
 def test_absolute_positions_load_into_the_stock_classes(exported, network, cls):
     source = exported(positions="absolute")
     model, report = cls.from_pretrained(source.folder / network, output_loading_info=True)
