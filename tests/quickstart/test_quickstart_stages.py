@@ -190,6 +190,13 @@ class TestWhole:
         assert "finished before" in capsys.readouterr().out
         assert len(starts(self.run)) == 2
 
+    def test_only_data_ends_with_the_shards_and_the_quickstart_goes_on_from_there(self, calls, capsys):
+        assert quickstart_main.main(["--only-data", "quickstart"]) == EXIT_DONE
+        assert calls == ["corpus", "tokenizer", "prepare", "prepare"]
+        assert "--data quickstart/shards/train" in capsys.readouterr().out
+        assert quickstart_main.main(["--steps", "60"]) == EXIT_DONE
+        assert calls[4:] == ["export", "show"]
+
     def test_goes_on_where_it_failed(self, calls, capsys):
         self.fails["prepare"] = RunFailure("no space left")
         assert quickstart_main.main(["--steps", "60"]) == EXIT_FAILED
