@@ -18,7 +18,6 @@ from electra_ds.config.errors import (
 )
 from electra_ds.quickstart.corpus import (
     HELDOUT_NAME,
-    REPORT_NAME,
     TRAIN_NAME,
     CorpusReport,
     build_from_files,
@@ -27,7 +26,7 @@ from electra_ds.quickstart.corpus import (
 )
 from electra_ds.quickstart.results import LEAST_AUC, Results, read_results
 from electra_ds.quickstart.stages import Workplace, program, run_command
-from electra_ds.quickstart.training import plan_launch, train_until
+from electra_ds.quickstart.training import RECIPE, plan_launch, train_until
 
 VOCAB_SIZE = 8192
 STEPS = 2000  # about 8 minutes on two cores
@@ -51,7 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--work", type=Path, default=Path("quickstart"), metavar="DIR", help="default: %(default)s"
     )
     parser.add_argument(
-        "--only-data", type=Path, metavar="DIR", help="write train.txt and heldout.txt there; no more"
+        "--only-data", type=Path, metavar="DIR", help="corpus, tokenizer and shards, there; no more"
     )
     parser.add_argument(
         "--steps", type=int, default=STEPS, metavar="N", help="updates (default: %(default)s)"
@@ -79,13 +78,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _only_data(inputs: Sequence[str], folder: Path) -> int:
-    if not (folder / REPORT_NAME).is_file():
-        build_corpus(inputs, folder)
-    print(f"{folder}: {read_report(folder).sentence()}")
-    train = shlex.quote(str(folder / TRAIN_NAME))
-    command = f"{program('electra-ds')} tokenizer --input {train} --vocab-size {VOCAB_SIZE}"
-    print(f"next: {command} --output tokenizer/")
+    _prepare_data(Workplace(folder, inputs), inputs)
+    shards = shlex.quote(str(folder / "shards" / "train"))
+    held_out = shlex.quote(str(folder / "shards" / "heldout"))
+    print(
+        f"next: {program('deepspeed')} electra_ds/train.py --deepspeed_config ds_configs/cpu.json"
+        f" --recipe {RECIPE} --data {shards} --eval-data {held_out} --output runs/first"
+    )
     return EXIT_DONE
+
+
+def _prepare_data(place: Workplace, inputs: Sequence[str]) -> None:
+    _corpus(place, inputs)
+    _tokenizer(place)
+    _shards(place)
 
 
 def build_corpus(inputs: Sequence[str], folder: Path) -> CorpusReport:
@@ -101,9 +107,7 @@ def quickstart(inputs: Sequence[str], work: Path, steps: int) -> int:
     place = Workplace(work, inputs)
     if place.is_done("export") and place.noted("steps") == steps:
         print(f"{work}: this quickstart was finished before; here is what came of it")
-    _corpus(place, inputs)
-    _tokenizer(place)
-    _shards(place)
+    _prepare_data(place, inputs)
     _train(place, steps)
     _export(place)
     results = read_results(work / "run")

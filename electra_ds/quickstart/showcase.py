@@ -23,7 +23,7 @@ MIN_WORDS, MAX_WORDS = 7, 16
 MAX_SENTENCES = 200
 FREQUENT = 300  # words that are changed, and that they are changed to
 _READ_CHUNKS = 20  # megabytes of the training text; enough to know the frequent words
-_PLAIN_SENTENCE = re.compile(r"[A-Z]?[a-z]+(?: [a-z]+)*[.]")
+_PLAIN_SENTENCE = re.compile(r"[A-Z][a-z]*(?: [a-z]+)+[.]")
 _WORD = re.compile(r"\b[a-z]{4,}\b")
 _BAR = 20  # characters of a probability of one
 
