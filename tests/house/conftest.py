@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SKIPPED_FOLDERS = {".git", ".venv", "build", "dist", "runs", "shards", "out", "__pycache__"}
+# Folders of the repository's root that hold what was installed or made, not what is written by people.
+MADE = {".git", ".venv", "build", "dist", "runs", "shards", "out", "quickstart"}
 
 
 @pytest.fixture(scope="session")
@@ -23,14 +24,10 @@ def package_trees() -> dict[str, ast.Module]:
     }
 
 
-def _repository_files(*suffixes: str) -> list[Path]:
-    return sorted(
-        path
-        for path in ROOT.rglob("*")
-        if path.suffix in suffixes
-        and not SKIPPED_FOLDERS & set(path.relative_to(ROOT).parts)
-        and not any(part.endswith(".egg-info") for part in path.parts)
-    )
+def _repository_files(suffix: str) -> list[Path]:
+    top = [path for path in sorted(ROOT.iterdir()) if path.name not in MADE]
+    below = [path for folder in top if folder.is_dir() for path in sorted(folder.rglob("*"))]
+    return [path for path in (*top, *below) if path.suffix == suffix and path.is_file()]
 
 
 @pytest.fixture(scope="session")
