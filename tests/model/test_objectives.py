@@ -231,6 +231,17 @@ def test_hp_loss_pulls_its_score_to_the_discriminators_answer(config, vocab, bat
     assert correlations[-1] > 0.9
 
 
+def test_hp_loss_knows_that_the_original_word_counts_as_original(config, vocab, batch, context):
+    """A head sure that everything will be called replaced finds the original word alone hard."""
+    rows = batch(rows=16)
+    for correct_is, share in (("original", 1.0), ("replaced", 0.0)):
+        model = build_model(config("hp_loss", objective__correct_is=correct_is), vocab)
+        with torch.no_grad():
+            model.sampling_head.bias.fill_(-30.0)
+        sums = model(rows, context(rows)).sums
+        assert abs(sums["sampled_original"] / rows.num_masked - share) < 0.2
+
+
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
 def test_loss_is_the_sum_of_its_tags(name, config, vocab, batch, context):
     rows = batch()

@@ -54,7 +54,7 @@ def cdf_draws(logits, size, uniform):
     size=st.integers(2, 90),
     scale=st.sampled_from([0.0, 1.0, 30.0, 3000.0]),
     dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.float16]),
-    edge=st.sampled_from([0.0, 1 - 2**-24, None]),
+    edge=st.sampled_from([0.0, 1 - 2**-24, 1.0, None]),  # 1.0: a draw that was rounded up,
 )
 def test_words_are_real_and_never_impossible(seed, size, scale, dtype, edge):
     rng = torch.Generator().manual_seed(seed)

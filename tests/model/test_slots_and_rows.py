@@ -12,7 +12,6 @@ from electra_ds.model.objectives import OBJECTIVES
 from electra_ds.model.slots import Slots
 
 ALL = sorted(OBJECTIVES)
-REPLACING = [name for name in ALL if name != "mlm"]
 
 
 def gradients(model):

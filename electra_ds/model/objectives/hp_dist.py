@@ -23,7 +23,7 @@ class HardnessByDistribution(HardnessPrediction):
     def prepare(self, prediction: Prediction, slots: Slots, draw: bool) -> HeadState:
         """Return the logits (N, V') of p_S and the distribution itself."""
         states = self.sampling_head.transform(self.head_input(prediction.hidden))
-        base, temperature = prediction.logits.detach(), self.objective.temperature
+        base, temperature = prediction.logits, self.objective.temperature
         logits = self.sampling_head.logits(
             states,
             self.embeddings.word,
