@@ -47,7 +47,6 @@ def hub_config(config: Config, vocab: Vocabulary, network: "Network") -> "Pretra
         "intermediate_size": shape.ffn,
         "max_position_embeddings": model.max_positions,
         "type_vocab_size": 2,
-        "hidden_act": "gelu",
         "hidden_dropout_prob": model.dropout,
         "attention_probs_dropout_prob": model.dropout,
         "initializer_range": model.init_std,

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits as bce_with_logits
 from torch.nn.functional import cross_entropy, gelu
+from torch.nn.functional import scaled_dot_product_attention as sdpa
 from torch.utils.checkpoint import checkpoint
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import (
@@ -113,17 +114,14 @@ class ElectraRelSelfAttention(nn.Module):
         self.dropout = config.attention_probs_dropout_prob
 
     def forward(self, x, bias, output_attentions):
-        batch, length, hidden = x.shape
+        batch, length, hidden = x.shape  # query, key and value are (B, heads, L, H / heads)
         shape = (batch, length, self.heads, hidden // self.heads)
-        # each (B, heads, L, H / heads)
         query, key, value = (f(x).view(shape).transpose(1, 2) for f in (self.query, self.key, self.value))
         bias = bias.to(query.dtype)  # which autocast may have lowered
         dropout = self.dropout if self.training else 0.0
         weights = None
         if self.config._attn_implementation == "sdpa" and not output_attentions:
-            context = nn.functional.scaled_dot_product_attention(
-                query, key, value, attn_mask=bias, dropout_p=dropout
-            )
+            context = sdpa(query, key, value, attn_mask=bias, dropout_p=dropout)
         else:
             scores = query @ key.transpose(2, 3) / math.sqrt(query.shape[-1]) + bias
             weights = scores.softmax(dim=-1)
@@ -189,8 +187,8 @@ class ElectraRelEncoder(nn.Module):
                 x, weights = layer(x, bias, output_attentions)
             states.append(x)
             attentions.append(weights)
-        kept_states = tuple(states) if output_hidden_states else None
-        return BaseModelOutput(x, kept_states, tuple(attentions) if output_attentions else None)
+        weights = tuple(attentions) if output_attentions else None
+        return BaseModelOutput(x, tuple(states) if output_hidden_states else None, weights)
 
 
 class ElectraRelPreTrainedModel(PreTrainedModel):
@@ -198,6 +196,7 @@ class ElectraRelPreTrainedModel(PreTrainedModel):
     base_model_prefix = "electra"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
+    accepts_loss_kwargs = False  # losses are means, which Trainer is to divide when it accumulates gradients
     _no_split_modules = ["ElectraRelLayer"]  # noqa: RUF012
 
     def _init_weights(self, module):
@@ -297,9 +296,9 @@ class ElectraRelForPreTraining(ElectraRelWithHead):
     """The discriminator: logits (B, L), positive where the token looks replaced."""
 
     def build_head(self, config):
-        layers = {"dense": nn.Linear(config.hidden_size, config.hidden_size)}
-        layers["dense_prediction"] = nn.Linear(config.hidden_size, 1)
-        self.discriminator_predictions = nn.ModuleDict(layers)
+        dense = nn.Linear(config.hidden_size, config.hidden_size)
+        output = nn.Linear(config.hidden_size, 1)
+        self.discriminator_predictions = nn.ModuleDict({"dense": dense, "dense_prediction": output})
 
     def logits(self, x):
         head = self.discriminator_predictions
@@ -343,9 +342,9 @@ class ElectraRelForSequenceClassification(ElectraRelWithHead):
     output_class = SequenceClassifierOutput
 
     def build_head(self, config):
-        layers = {"dense": nn.Linear(config.hidden_size, config.hidden_size)}
-        layers["out_proj"] = nn.Linear(config.hidden_size, config.num_labels)
-        self.classifier = nn.ModuleDict(layers)
+        dense = nn.Linear(config.hidden_size, config.hidden_size)
+        output = nn.Linear(config.hidden_size, config.num_labels)
+        self.classifier = nn.ModuleDict({"dense": dense, "out_proj": output})
         self.dropout = nn.Dropout(head_dropout(config))
 
     def logits(self, x):
