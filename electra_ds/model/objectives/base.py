@@ -39,6 +39,7 @@ class JointModel(nn.Module):
     """
 
     loss_weights: dict[str, float]
+    carried_sums: tuple[str, ...] = ()  # names of the sums that ``carry`` reads
 
     def __init__(self, config: Config, vocab: Vocabulary) -> None:
         super().__init__()
@@ -69,7 +70,7 @@ class JointModel(nn.Module):
         return {}
 
     def carry(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return what the next step is to find, from the sums over all of this global step, on the device."""
+        """Return what the next step is to find, from the ``carried_sums`` of the global step, on the device."""
         return {}
 
     def networks(self) -> dict[str, Encoder]:

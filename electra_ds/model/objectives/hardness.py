@@ -55,6 +55,8 @@ class Hardness:
 class HardnessPrediction(ReplacedTokenDetection):
     """ELECTRA whose replacements are drawn from a learned p_S."""
 
+    carried_sums = ("masked", "weight", "weighted_hardness")
+
     def __init__(self, config: Config, vocab: Vocabulary) -> None:
         super().__init__(config, vocab)
         self.hp = config.objective.hp
