@@ -86,9 +86,8 @@ class TrainingEngine:
             sums = add_sums(sums, output.sums)
         applied = engine.was_step_applied()
         if applied and self.carried:
-            self.carried = self.model.carry(
-                reduce_sums({name: t.clone() for name, t in sums.items()}, self.ranks)
-            )
+            needed = {name: sums[name] for name in self.model.carried_sums}
+            self.carried = self.model.carry(reduce_sums(needed, self.ranks))
         return StepResult(applied, sums, self._grad_norm(), float(getattr(optimizer, "cur_scale", 1.0)))
 
     def _grad_norm(self) -> float | None:

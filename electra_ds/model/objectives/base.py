@@ -70,7 +70,7 @@ class JointModel(nn.Module):
         return {}
 
     def carry(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return what the next step is to find, from the ``carried_sums`` of the global step, on the device."""
+        """Return what the next step is to find, from the global step's ``carried_sums``, on the device."""
         return {}
 
     def networks(self) -> dict[str, Encoder]:
