@@ -46,12 +46,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def prepare_accelerator() -> None:
-    """Choose the device before DeepSpeed is imported, and keep it from compiling anything on CPUs."""
+def choose_accelerator() -> None:
+    """Tell DeepSpeed, before it is imported, that there is no GPU; it would warn about finding none."""
     import torch
 
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
+
+
+def prepare_accelerator() -> None:
+    """Choose the device, and keep DeepSpeed from compiling anything on CPUs."""
+    choose_accelerator()
     import deepspeed
     from deepspeed.accelerator import get_accelerator
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from electra_ds.training.checkpoint import read_marker, verify
+from electra_ds.training.distributed import choose_accelerator
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,6 +27,7 @@ def load_fp32_state(checkpoint: Path) -> dict[str, "Tensor"]:
         content = torch.load(checkpoint / _MODEL_STATES, map_location="cpu", weights_only=True)
         state = content["module"]
     else:
+        choose_accelerator()
         from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
         quiet = io.StringIO()  # it reports its progress by print and by a bar
