@@ -208,7 +208,7 @@ class TrainLoader:
             # The DataLoader takes items from its processes in turn: one of each makes a step.
             try:
                 parts = [next(self._source) for _ in range(groups)]
-            except RuntimeError as error:  # what the DataLoader says of a process that was killed
+            except (RuntimeError, OSError, EOFError) as error:  # what is said of a process that was killed
                 raise RunFailure(f"a loader process died: {error}") from None
             row_owner = owner[self._share.rows(step) % self._share.lanes]
             cursors = torch.full((self._share.lanes, 4), -1, dtype=torch.int64)
