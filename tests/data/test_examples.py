@@ -149,7 +149,7 @@ def test_the_draws_decide_as_documented():
     assert (under[0].first, under[0].second) == (20, 41)  # aim 30: two sentences are 20, three are not below
     assert (over[0].first, over[0].second) == (30, 31)
     short, _ = _plan([[10] * 20], 64, False, draw=iter([0.5, 0.9, 0.01, 0.3] * 99))
-    assert short[0].length < 40
+    assert (short[0].first, short[0].second) == (10, 20)  # length 23: aim 10, three sentences reach it
 
 
 def test_what_does_not_fit_goes_on_in_the_next_example():

@@ -105,6 +105,17 @@ def test_one_flipped_bit_anywhere_is_found_by_checksums(copy):
             load_manifest(copy, check="checksums")
 
 
+@pytest.mark.parametrize("name", ["sha256", "block_crc32"])
+def test_checksums_of_the_manifest_are_all_compared(copy, name):
+    def change(content):
+        shard = content["shards"][1]
+        shard[name] = "0" * 64 if name == "sha256" else [n ^ 1 for n in shard[name]]
+
+    _edit(copy, change)
+    with pytest.raises(InputError, match=r"shard-000001\.tar: .*(sha256|CRC-32) differs"):
+        load_manifest(copy, check="checksums")
+
+
 def _planted(folder, members):
     """Replace the first shard by one record with these members, and make the manifest agree with it."""
     data = io.BytesIO()

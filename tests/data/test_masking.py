@@ -71,6 +71,16 @@ def test_units_are_masked_whole(case):
             assert whole or set(members[masked].tolist()) == {number}
 
 
+def test_a_unit_that_no_longer_fits_is_left_out():
+    """Words of nine tokens: one is about the share of the row, and two are more than there are slots."""
+    maskable = np.ones((2000, 64), dtype=bool)
+    maskable[:, 0] = False
+    starts = np.tile(np.arange(64) % 9 == 1, (2000, 1))
+    slots = num_slots(64, 0.15, "whole_word")
+    assert 9 < slots < 18
+    assert set(choose_positions(maskable, starts, 0.15, slots, _bits(1))[1].tolist()) == {9}
+
+
 @given(_cases())
 def test_ngrams_are_one_to_three_words_within_a_segment(case):
     maskable, starts, _, _, _, seed = case

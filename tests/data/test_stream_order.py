@@ -43,6 +43,18 @@ def test_more_ranks_than_lanes_and_one_shard(shards, tmp_path):
     assert all(len(row) == len(rows[0][0]) > 0 for step in rows for row in step)
 
 
+def test_rows_are_dealt_by_their_number_in_the_run_where_the_batch_changes(shards, expected):
+    """16 ranks go on at row 24, which is rank 8's."""
+    following = [row for rows in expected[0][1:] for row in rows]
+    state = expected[1][0]
+    for rank in range(16):
+        loader = TrainLoader(
+            shards, SETTINGS, 3, batch=16, micro_batch=1, rank=rank, world_size=16, state=state
+        )
+        mine = [row_bytes(step.micro[0])[0] for step, _ in zip(loader, range(3), strict=False)]
+        assert mine == following[(rank - BATCH) % 16 :: 16][:3]
+
+
 @pytest.mark.parametrize("world_size", [1, 3, 8])
 def test_whole_shards_are_dealt_where_there_are_enough(many_shards, world_size):
     assert len(load_manifest(many_shards).shards) >= SETTINGS.lanes
@@ -100,7 +112,7 @@ def test_every_token_is_seen_once_an_epoch_and_epochs_differ(folder, pack, reque
     written = Counter()
     for record in range(int(stream._first[-1])):
         written.update(stream._read(record).tokens.tolist())
-    orders = []
+    orders, draws, dealt = [], [], []
     for epoch in (0, 1):
         rows = [row for lane in range(SETTINGS.lanes) for row in _epoch_of_lane(stream, lane, epoch)]
         ids = np.stack(rows)[:, : SETTINGS.seq_len]
@@ -109,7 +121,11 @@ def test_every_token_is_seen_once_an_epoch_and_epochs_differ(folder, pack, reque
             del seen[special]
         assert seen == written
         orders.append(ids.tobytes())
+        draws.append({row[-1 - stream.slots : -1].tobytes() for row in rows})
+        dealt.append({frozenset(stream.lane_records(epoch, lane).tolist()) for lane in range(SETTINGS.lanes)})
     assert orders[0] != orders[1]
+    assert not draws[0] & draws[1]
+    assert not dealt[0] & dealt[1]  # no lane reads in the second epoch what one read in the first
     assert sum(written.values()) == manifest.tokens
 
 

@@ -41,6 +41,14 @@ def test_special_tokens_have_fixed_ids_and_the_size_is_the_one_asked_for(encoder
     assert sorted(encoder.tokenizer.get_vocab().values()) == list(range(400))
 
 
+@pytest.mark.parametrize("text", ["bada [SEP] zuzu", "[MASK]", "x[CLS]y [PAD]", "[UNK]"])
+def test_special_tokens_in_text_are_cut_like_other_text(encoder, text):
+    """The brackets are marks of their own, so that each of them is a token (here one that is not known)."""
+    ids = _ids(encoder, text)
+    assert not set(ids) & {0, 2, 3, 4}
+    assert ids.count(encoder.vocab.unk_id) >= 2 * text.count("[")
+
+
 def test_training_gives_the_same_vocabulary_every_time(corpus_file, encoder):
     again = _train(corpus_file, 400)
     assert again.get_vocab() == encoder.tokenizer.get_vocab()
