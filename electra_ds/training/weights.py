@@ -3,7 +3,7 @@
 import contextlib
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from electra_ds.training.checkpoint import read_marker, verify
 from electra_ds.training.distributed import choose_accelerator
@@ -24,8 +24,9 @@ def load_fp32_state(checkpoint: Path) -> dict[str, "Tensor"]:
     marker = read_marker(checkpoint)
     verify(checkpoint)
     if marker.zero_stage == 0:
-        content = torch.load(checkpoint / _MODEL_STATES, map_location="cpu", weights_only=True)
-        state = content["module"]
+        state = torch.load(checkpoint / _MODEL_STATES, map_location="cpu", weights_only=True)["module"]
+    elif any(checkpoint.glob("bf16_zero_*")):
+        state = _bf16_optimizer_state(checkpoint, marker.world_size)
     else:
         choose_accelerator()
         from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
@@ -34,3 +35,29 @@ def load_fp32_state(checkpoint: Path) -> dict[str, "Tensor"]:
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
             state = get_fp32_state_dict_from_zero_checkpoint(str(checkpoint.parent), tag=checkpoint.name)
     return {name.replace("_orig_mod.", ""): tensor.float() for name, tensor in state.items()}
+
+
+def _bf16_optimizer_state(checkpoint: Path, world_size: int) -> dict[str, "Tensor"]:
+    """What DeepSpeed's own script cannot read: bf16 with fp32 accumulation at ZeRO-1.
+
+    Its optimizer keeps each group's fp32 weights as one flat vector, cut into a partition per rank; the names
+    and shapes of a group, in order, stand beside the bf16 weights. The end of a vector is padding.
+    """
+    import torch
+
+    def load(name: str) -> dict[str, Any]:  # verified: the checksums match, and no foreign code is named
+        return torch.load(checkpoint / name, map_location="cpu", weights_only=False)
+
+    shapes = load(_MODEL_STATES)["param_shapes"]
+    parts = [
+        load(f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")["optimizer_state_dict"]
+        for rank in range(world_size)
+    ]
+    state: dict[str, Tensor] = {}
+    for group, named_shapes in enumerate(shapes):
+        flat = torch.cat([part["single_partition_of_fp32_groups"][group].flatten() for part in parts])
+        offset = 0
+        for name, shape in named_shapes.items():
+            state[name] = flat[offset : offset + shape.numel()].view(shape).clone()
+            offset += shape.numel()
+    return state

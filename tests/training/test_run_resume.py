@@ -12,6 +12,9 @@ import pytest
 import torch
 from training_runs import CPU, ROOT, arguments, read_metrics, run
 
+from electra_ds.config.loading import load_frozen
+from electra_ds.data.manifest import load_manifest
+from electra_ds.model.build import build_model
 from electra_ds.training.checkpoint import list_checkpoints, newest_whole
 from electra_ds.training.weights import load_fp32_state
 
@@ -102,3 +105,19 @@ def test_a_damaged_newest_checkpoint_is_passed_over(shards, tmp_path):
     finished = run(words)
     assert finished.code == 0
     assert "already done" in finished.out
+
+
+@pytest.mark.parametrize("name", ["zero1_bf16", "zero2_bf16", "zero3_bf16"])
+def test_fp32_weights_come_out_of_half_precision_checkpoints(shards, tmp_path, name):
+    output = tmp_path / "run"
+    words = arguments(shards, output, "train.steps=2")
+    result = run(words, ranks=2, ds_config=ROOT / "ds_configs" / f"{name}.json")
+    assert result.code == 0, result.err[-2000:]
+    state = weights(output)
+    vocab = load_manifest(shards).vocab
+    expected = build_model(load_frozen(output / "config.yaml"), vocab).state_dict()
+    assert {key: value.shape for key, value in state.items()} == {k: v.shape for k, v in expected.items()}
+    rounded = [bool((value != value.bfloat16().float()).any()) for value in state.values()]
+    assert any(rounded)  # the fp32 copies, not the bf16 weights
+    moved = max(float((state[key] - expected[key]).abs().max()) for key in state)
+    assert 0 < moved < 0.01  # two steps from the start, each tensor under its own name

@@ -24,7 +24,7 @@ class Finished:
     err: str
 
 
-def run(arguments: list[str], *, ranks: int = 1, timeout: float = 240) -> Finished:
+def run(arguments: list[str], *, ranks: int = 1, timeout: float = 240, ds_config: Path = CPU) -> Finished:
     """Run train.py: alone, or under DeepSpeed's launcher."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "PYTHONPATH": str(ROOT)}
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
@@ -37,7 +37,7 @@ def run(arguments: list[str], *, ranks: int = 1, timeout: float = 240) -> Finish
         command = [sys.executable, str(launcher), "--num_accelerators", str(ranks)]
         command += ["--master_port", str(free_port()), str(ROOT / "electra_ds" / "train.py")]
     process = subprocess.run(
-        [*command, "--deepspeed_config", str(CPU), *arguments],
+        [*command, "--deepspeed_config", str(ds_config), *arguments],
         env=environment,
         capture_output=True,
         text=True,
