@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _MODEL_STATES = "mp_rank_00_model_states.pt"
+_BF16_STATES = "bf16_zero_pp_rank_{}_mp_rank_00_optim_states.pt"
 
 
 def load_fp32_state(checkpoint: Path) -> dict[str, "Tensor"]:
@@ -25,7 +26,7 @@ def load_fp32_state(checkpoint: Path) -> dict[str, "Tensor"]:
     verify(checkpoint)
     if marker.zero_stage == 0:
         state = torch.load(checkpoint / _MODEL_STATES, map_location="cpu", weights_only=True)["module"]
-    elif any(checkpoint.glob("bf16_zero_*")):
+    elif _is_from_bf16_optimizer(checkpoint):
         state = _bf16_optimizer_state(checkpoint, marker.world_size)
     else:
         choose_accelerator()
@@ -35,6 +36,17 @@ def load_fp32_state(checkpoint: Path) -> dict[str, "Tensor"]:
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
             state = get_fp32_state_dict_from_zero_checkpoint(str(checkpoint.parent), tag=checkpoint.name)
     return {name.replace("_orig_mod.", ""): tensor.float() for name, tensor in state.items()}
+
+
+def _is_from_bf16_optimizer(checkpoint: Path) -> bool:
+    """Whether the optimizer's files are those of DeepSpeed's BF16_Optimizer, which name no ZeRO stage."""
+    import torch
+
+    file = checkpoint / _BF16_STATES.format(0)
+    if not file.is_file():
+        return False
+    content = torch.load(file, map_location="cpu", weights_only=False, mmap=True)
+    return "zero_stage" not in content["optimizer_state_dict"]
 
 
 def _bf16_optimizer_state(checkpoint: Path, world_size: int) -> dict[str, "Tensor"]:
@@ -49,10 +61,7 @@ def _bf16_optimizer_state(checkpoint: Path, world_size: int) -> dict[str, "Tenso
         return torch.load(checkpoint / name, map_location="cpu", weights_only=False)
 
     shapes = load(_MODEL_STATES)["param_shapes"]
-    parts = [
-        load(f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")["optimizer_state_dict"]
-        for rank in range(world_size)
-    ]
+    parts = [load(_BF16_STATES.format(rank))["optimizer_state_dict"] for rank in range(world_size)]
     state: dict[str, Tensor] = {}
     for group, named_shapes in enumerate(shapes):
         flat = torch.cat([part["single_partition_of_fp32_groups"][group].flatten() for part in parts])
