@@ -64,7 +64,7 @@ def test_auto_and_missing_keys_resolve_alike():
 
 
 def test_equal_numbers_are_fine(tmp_path):
-    config = load_config("tiny_electra", ["train.micro_batch=8"])
+    config = load_config("tiny_electra", ["train.micro_batch=8", "optimizer.clip=1"])
     tree = {
         "train_batch_size": 32,
         "train_micro_batch_size_per_gpu": 8,
@@ -84,7 +84,7 @@ def test_equal_numbers_are_fine(tmp_path):
     ],
 )
 def test_a_number_that_differs_names_both_values_and_both_files(tmp_path, key, value, setting):
-    config = load_config("tiny_electra", ["train.micro_batch=8"])
+    config = load_config("tiny_electra", ["train.micro_batch=8", "optimizer.clip=1"])
     path = write(tmp_path, {key: value})
     with pytest.raises(InputError) as caught:
         load_ds_config(path, config, recipe="mine.yaml")

@@ -61,7 +61,7 @@ def test_ds_config(capsys, shards, tmp_path):
     path = tmp_path / "ds.json"
     for content, *needles in (
         ({"train_batch_size": 512}, "512", "8"),
-        ({"gradient_clipping": 5.0}, "5.0", "1.0"),
+        ({"gradient_clipping": 5.0}, "5.0", "optimizer.clip"),
         ({"optimizer": {"type": "Adam"}}, "optimizer"),
         ({"zero_optimisation": {"stage": 1}}, "zero_optimisation", "zero_optimization"),
     ):
