@@ -26,10 +26,18 @@ from electra_ds.quickstart.corpus import (
 )
 from electra_ds.quickstart.results import LEAST_AUC, Results, read_results
 from electra_ds.quickstart.stages import Workplace, program, run_command
-from electra_ds.quickstart.training import RECIPE, plan_launch, train_until
+from electra_ds.quickstart.training import (
+    FULL_PRECISION,
+    HALF_PRECISION,
+    RECIPE,
+    choose_ds_config,
+    plan_launch,
+    train_until,
+)
 
 VOCAB_SIZE = 8192
-STEPS = 2000  # about 8 minutes on two cores
+STEPS = {HALF_PRECISION: 4000, FULL_PRECISION: 2400}  # either is 6 to 9 minutes on two cores
+_STEPS_HELP = f"{STEPS[HALF_PRECISION]} in bf16, {STEPS[FULL_PRECISION]} in fp32"
 _FILTERS = "prose only, near-duplicates left out (electra_ds.quickstart)"
 
 
@@ -53,7 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--only-data", type=Path, metavar="DIR", help="corpus, tokenizer and shards, there; no more"
     )
     parser.add_argument(
-        "--steps", type=int, default=STEPS, metavar="N", help="updates (default: %(default)s)"
+        "--steps", type=int, metavar="N", help=f"updates (default: as this machine computes, {_STEPS_HELP})"
     )
     return parser
 
@@ -99,12 +107,15 @@ def build_corpus(inputs: Sequence[str], folder: Path) -> CorpusReport:
     return build_from_files(inputs, folder) if inputs else build_from_installation(folder)
 
 
-def quickstart(inputs: Sequence[str], work: Path, steps: int) -> int:
+def quickstart(inputs: Sequence[str], work: Path, steps: int | None) -> int:
     """Run all stages that are not done; returns the exit code."""
-    if steps < 2:
+    if steps is not None and steps < 2:
         raise InputError(f"--steps {steps}: must be at least 2, to stop in the middle")
     begun = time.monotonic()
     place = Workplace(work, inputs)
+    if place.noted("ds_config") is None:
+        place.note("ds_config", choose_ds_config())
+    steps = steps or STEPS[place.noted("ds_config")]
     if place.is_done("export") and place.noted("steps") == steps:
         print(f"{work}: this quickstart was finished before; here is what came of it")
     _prepare_data(place, inputs)
@@ -182,7 +193,7 @@ def _train(place: Workplace, steps: int) -> None:
         return
     place.forget("training", "export")
     shards = place.folder / "shards"
-    launch = plan_launch(shards / "train", shards / "heldout", run, steps)
+    launch = plan_launch(shards / "train", shards / "heldout", run, steps, place.noted("ds_config"))
     if place.noted("stopped_at") is None:
         print(f"$ {launch.shown()}", flush=True)
         status = train_until(launch, stop_step=steps // 2)

@@ -116,7 +116,7 @@ def peak_flops(ranks: Ranks, half_precision: bool) -> tuple[float, str]:
         for part, peak in _PEAKS.items():
             if part in name:
                 return peak, f"{name}, data sheet"
-    dtype = torch.bfloat16 if half_precision and ranks.on_gpu else torch.float32
+    dtype = torch.bfloat16 if half_precision else torch.float32
     size = 4096 if ranks.on_gpu else 512
     matrix = torch.randn(size, size, device=ranks.device, dtype=dtype)
     best = 0.0

@@ -4,7 +4,9 @@ A pickle can name any Python object, and loading it can run any code. torch can 
 loading; a checkpoint that names anything beyond what DeepSpeed itself writes is refused.
 """
 
+import importlib
 from pathlib import Path
+from typing import Any
 
 from electra_ds.config.errors import InputError
 
@@ -30,3 +32,16 @@ def refuse_code(path: Path) -> None:
             f"{path}: refused, because loading it would run code ({', '.join(sorted(names)[:3])});"
             " take a checkpoint that this program wrote"
         )
+
+
+def load_known(path: Path, *, mmap: bool = False) -> dict[str, Any]:
+    """Load a torch file to the CPU, letting nothing into it but tensors and what DeepSpeed itself writes."""
+    import torch
+
+    known = []
+    for name in sorted(_DEEPSPEED_GLOBALS):
+        module, _, attribute = name.rpartition(".")
+        known.append(getattr(importlib.import_module(module), attribute))
+    with torch.serialization.safe_globals(known):
+        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    return content

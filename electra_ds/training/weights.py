@@ -3,10 +3,11 @@
 import contextlib
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from electra_ds.training.checkpoint import read_marker, verify
 from electra_ds.training.distributed import choose_accelerator
+from electra_ds.training.safe_loading import load_known
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,12 +21,10 @@ def load_fp32_state(checkpoint: Path) -> dict[str, "Tensor"]:
 
     A table used in several places (the word table is also the MLM head's) stands there once.
     """
-    import torch
-
     marker = read_marker(checkpoint)
     verify(checkpoint)
     if marker.zero_stage == 0:
-        state = torch.load(checkpoint / _MODEL_STATES, map_location="cpu", weights_only=True)["module"]
+        state = load_known(checkpoint / _MODEL_STATES)["module"]
     elif _is_from_bf16_optimizer(checkpoint):
         state = _bf16_optimizer_state(checkpoint, marker.world_size)
     else:
@@ -40,13 +39,10 @@ def load_fp32_state(checkpoint: Path) -> dict[str, "Tensor"]:
 
 def _is_from_bf16_optimizer(checkpoint: Path) -> bool:
     """Whether the optimizer's files are those of DeepSpeed's BF16_Optimizer, which name no ZeRO stage."""
-    import torch
-
     file = checkpoint / _BF16_STATES.format(0)
     if not file.is_file():
         return False
-    content = torch.load(file, map_location="cpu", weights_only=False, mmap=True)
-    return "zero_stage" not in content["optimizer_state_dict"]
+    return "zero_stage" not in load_known(file, mmap=True)["optimizer_state_dict"]
 
 
 def _bf16_optimizer_state(checkpoint: Path, world_size: int) -> dict[str, "Tensor"]:
@@ -57,11 +53,12 @@ def _bf16_optimizer_state(checkpoint: Path, world_size: int) -> dict[str, "Tenso
     """
     import torch
 
-    def load(name: str) -> dict[str, Any]:  # verified: the checksums match, and no foreign code is named
-        return torch.load(checkpoint / name, map_location="cpu", weights_only=False)
-
-    shapes = load(_MODEL_STATES)["param_shapes"]
-    parts = [load(_BF16_STATES.format(rank))["optimizer_state_dict"] for rank in range(world_size)]
+    choose_accelerator()  # before DeepSpeed's own types are imported
+    shapes = load_known(checkpoint / _MODEL_STATES)["param_shapes"]
+    parts = [
+        load_known(checkpoint / _BF16_STATES.format(rank))["optimizer_state_dict"]
+        for rank in range(world_size)
+    ]
     state: dict[str, Tensor] = {}
     for group, named_shapes in enumerate(shapes):
         flat = torch.cat([part["single_partition_of_fp32_groups"][group].flatten() for part in parts])

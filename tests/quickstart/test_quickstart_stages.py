@@ -172,7 +172,7 @@ class TestWhole:
         monkeypatch.setattr(
             quickstart_main,
             "plan_launch",
-            lambda data, held_out, run, steps: fake_launch(run, steps, auc=auc[0]),
+            lambda data, held_out, run, steps, ds_config: fake_launch(run, steps, auc=auc[0]),
         )
         auc = ["0.8"]
         self.fails, self.auc, self.run = fails, auc, tmp_path / "quickstart" / "run"
