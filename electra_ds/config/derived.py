@@ -1,4 +1,4 @@
-"""Numbers that follow from the configuration: the split of the batch, the length of the run, shapes."""
+"""Numbers that follow from the configuration: the split of the batch and the length of the run."""
 
 import math
 from dataclasses import dataclass
@@ -89,36 +89,3 @@ def checkpoint_interval(config: Config) -> tuple[int | None, float | None]:
     """Return ``train.checkpoint_every`` as (steps, None) or (None, seconds)."""
     every = config.train.checkpoint_every
     return (None, parse_minutes(every)) if isinstance(every, str) else (every, None)
-
-
-@dataclass(frozen=True)
-class EncoderShape:
-    """Sizes of one encoder."""
-
-    layers: int
-    hidden: int
-    heads: int
-    ffn: int
-
-
-def discriminator_shape(config: Config) -> EncoderShape:
-    """Return the sizes of the discriminator: those of ``model.*`` (for ``mlm``: of the one encoder)."""
-    model = config.model
-    return EncoderShape(model.layers, model.hidden, model.heads, model.ffn)
-
-
-def generator_shape(config: Config) -> EncoderShape:
-    """Return the sizes of the generator: the discriminator's times ``model.generator.*``, rounded.
-
-    A third of 768 is 256. For the objective ``mlm`` the generator is the one, full-size encoder.
-    """
-    full = discriminator_shape(config)
-    if config.objective.name == "mlm":
-        return full
-    width, depth = config.model.generator.width, config.model.generator.depth
-    return EncoderShape(
-        layers=max(1, round(full.layers * depth)),
-        hidden=max(1, round(full.hidden * width)),
-        heads=max(1, round(full.heads * width)),
-        ffn=max(1, round(full.ffn * width)),
-    )

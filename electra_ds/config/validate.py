@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from electra_ds.config.derived import generator_shape
 from electra_ds.config.errors import InputError, nearest
 from electra_ds.config.schema import Config
+from electra_ds.config.shapes import generator_shape
 from electra_ds.config.typed import show
 from electra_ds.config.units import parse_duration, parse_minutes
 

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from electra_ds.config.derived import discriminator_shape, generator_shape
 from electra_ds.config.schema import Config
+from electra_ds.config.shapes import discriminator_shape, generator_shape
 from electra_ds.data.vocabulary import Vocabulary
 from electra_ds.hub.kinds import STOCK, export_kind
 

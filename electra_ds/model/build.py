@@ -4,10 +4,10 @@ import torch
 
 from electra_ds.config.errors import InputError, nearest
 from electra_ds.config.schema import Config
+from electra_ds.config.shapes import EncoderShape, discriminator_shape, generator_shape
 from electra_ds.data.vocabulary import Vocabulary
 from electra_ds.model.initialization import initialize
 from electra_ds.model.objectives import OBJECTIVES, JointModel
-from electra_ds.model.shapes import EncoderShape, discriminator_shape, generator_shape
 
 
 def build_model(config: Config, vocab: Vocabulary) -> JointModel:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from electra_ds.config.shapes import EncoderShape
 from electra_ds.model.relative import RelativeBias
-from electra_ds.model.shapes import EncoderShape
 
 LAYER_NORM_EPS = 1e-12
 MASKED_SCORE = -3e4  # no weight is left of it after any softmax, and it is finite in fp16 too

@@ -3,9 +3,9 @@
 import torch
 
 from electra_ds.config.schema import Config
+from electra_ds.config.shapes import EncoderShape, discriminator_shape, generator_shape
 from electra_ds.data.vocabulary import Vocabulary
 from electra_ds.model.build import build_model
-from electra_ds.model.shapes import EncoderShape, discriminator_shape, generator_shape
 
 _FORWARD_AND_BACKWARD = 3  # the backward pass of a matmul is two of its size
 

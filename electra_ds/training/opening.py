@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from electra_ds.config.derived import BatchPlan, discriminator_shape, generator_shape
+from electra_ds.config.derived import BatchPlan
 from electra_ds.config.loading import dump
 from electra_ds.config.schema import Config
+from electra_ds.config.shapes import discriminator_shape, generator_shape
 from electra_ds.model.size import count_parameters, flops_per_token
 from electra_ds.training.engine import half_precision, zero_stage
 

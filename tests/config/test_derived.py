@@ -9,16 +9,14 @@ from hypothesis import strategies as st
 
 from electra_ds.config.derived import (
     AUTO_MICRO_BATCH_TOKENS,
-    EncoderShape,
     checkpoint_interval,
-    discriminator_shape,
-    generator_shape,
     solve_batch,
     total_steps,
 )
 from electra_ds.config.errors import InputError
 from electra_ds.config.loading import load_config
 from electra_ds.config.schema import Config
+from electra_ds.config.shapes import EncoderShape, discriminator_shape, generator_shape
 
 
 def with_train(**changes) -> Config:

@@ -29,7 +29,8 @@ def train(ds_config: Path, shards: Path, output: Path, *overrides: str) -> int:
     environment = {name: value for name, value in os.environ.items() if name not in launchers}
     command = [sys.executable, "-m", "electra_ds.train", "--deepspeed_config", str(ds_config)]
     command += ["--recipe", "tiny_hp_dist", "--data", str(shards), "--output", str(output)]
-    command += [f"train.steps={STEPS}", "train.log_every=1", "optimizer.warmup_steps=2", *overrides]
+    command += [f"train.steps={STEPS}", "train.log_every=1", "optimizer.warmup_steps=2"]
+    command += ["objective.hp.start_step=5", *overrides]
     done = subprocess.run(
         command,
         cwd=ROOT,

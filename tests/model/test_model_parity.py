@@ -9,10 +9,10 @@ from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTrainin
 from transformers.initialization import no_init_weights
 
 from electra_ds.config.schema import Config, DataConfig, GeneratorConfig, ModelConfig
+from electra_ds.config.shapes import EncoderShape, discriminator_shape, generator_shape
 from electra_ds.data.vocabulary import Vocabulary
 from electra_ds.model.build import build_model
 from electra_ds.model.encoder import attend
-from electra_ds.model.shapes import EncoderShape, discriminator_shape, generator_shape
 from electra_ds.model.slots import Slots
 
 VOCAB = Vocabulary(size=1000, pad_id=0, unk_id=1, cls_id=2, sep_id=3, mask_id=4, sha256="")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from electra_ds.config.schema import Config, DataConfig, GeneratorConfig, ModelConfig
-from electra_ds.model.shapes import EncoderShape, generator_shape
+from electra_ds.config.shapes import EncoderShape, generator_shape
 from electra_ds.model.size import count_parameters, flops_per_token
 
 VOCAB_SIZE = 30522

@@ -30,7 +30,7 @@ def finished(shards, tmp_path_factory):
     output = tmp_path_factory.mktemp("outputs") / "run.v1"
     words = arguments(
         shards, output, "--eval-data", str(shards / "heldout"), "train.steps=20", "train.eval_every=10",
-        "train.checkpoint_every=10", "train.log_every=5", recipe="tiny_hp_dist",
+        "train.checkpoint_every=10", "train.log_every=5", "objective.hp.start_step=5", recipe="tiny_hp_dist",
     )  # fmt: skip
     assert run([*words, "train.stop_after=15"]).code == 75
     newest = output / "checkpoints" / "step-00000015"

@@ -28,9 +28,11 @@ def equal(first: dict, second: dict) -> bool:
 
 
 def test_two_and_three_segments_end_with_the_bits_of_one(shards, tmp_path):
+    settings = ("train.steps=20", "model.dropout=0.1", "objective.hp.start_step=8")
+
     def segment(output: Path, *stops: int) -> dict:
         for stop in stops:
-            words = arguments(shards, output, "train.steps=20", "model.dropout=0.1", recipe="tiny_hp_dist")
+            words = arguments(shards, output, *settings, recipe="tiny_hp_dist")
             result = run([*words, *([f"train.stop_after={stop}"] if stop < 20 else [])])
             assert result.code == (75 if stop < 20 else 0), result.err
             assert json.loads((output / "status.json").read_text())["step"] == stop

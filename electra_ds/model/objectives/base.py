@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from electra_ds.config.schema import Config
+from electra_ds.config.shapes import EncoderShape, generator_shape
 from electra_ds.data.batch import Batch
 from electra_ds.data.vocabulary import Vocabulary
 from electra_ds.model import stats
@@ -15,7 +16,6 @@ from electra_ds.model.encoder import Encoder
 from electra_ds.model.heads import VocabularyHead
 from electra_ds.model.losses import focal
 from electra_ds.model.sampling import Distribution, generator_weights, log_prob, scan
-from electra_ds.model.shapes import EncoderShape, generator_shape
 from electra_ds.model.slots import Slots
 
 

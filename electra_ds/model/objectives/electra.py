@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from electra_ds.config.schema import Config
+from electra_ds.config.shapes import discriminator_shape
 from electra_ds.data.batch import Batch
 from electra_ds.data.vocabulary import Vocabulary
 from electra_ds.model import stats
@@ -16,7 +17,6 @@ from electra_ds.model.heads import ReplacedTokenHead
 from electra_ds.model.losses import replaced_token_detection
 from electra_ds.model.objectives.base import JointModel, Prediction
 from electra_ds.model.sampling import Distribution, generator_weights, scan
-from electra_ds.model.shapes import discriminator_shape
 from electra_ds.model.slots import Slots
 
 
