@@ -84,6 +84,7 @@ def plan_launch(data: Path, held_out: Path, run: Path, steps: int, ds_config: st
         *("--deepspeed_config", str(ds_file), "--recipe", RECIPE),
         *("--data", str(data), "--eval-data", str(held_out), "--output", str(run)),
         f"train.steps={steps}",
+        f"train.log_every={max(1, min(50, steps // 40))}",
     )
     return Launch(command, environment, run, steps)
 

@@ -5,7 +5,9 @@ sums divided by global counts (``StepContext``), so the loss is multiplied by th
 backward pass, and the average becomes the sum again: no mean of means.
 """
 
+import contextlib
 import hashlib
+import io
 import logging
 from dataclasses import dataclass
 from typing import Any
@@ -59,7 +61,8 @@ class TrainingEngine:
         settings = {name: section for name, section in ds_config.items() if name not in MONITOR_SECTIONS}
         if guarded:
             settings["gradient_clipping"] = 0.0  # GuardedAdamW clips
-        self.engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings)
+        with _muted():
+            self.engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings)
         self.carried: dict[str, Tensor] = self._on_device(model.initial_carry())
 
     def _on_device(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -112,9 +115,15 @@ class TrainingEngine:
 
     def load(self, folder: str, name: str) -> dict[str, Any]:
         """Load a verified checkpoint; returns the client state that was saved with it."""
-        _, client_state = self.engine.load_checkpoint(folder, tag=name)
+        with _muted():
+            _, client_state = self.engine.load_checkpoint(folder, tag=name)
         self.carried = self._on_device(client_state["carried"])
         return client_state
+
+
+def _muted() -> contextlib.AbstractContextManager[Any]:
+    """Keep DeepSpeed's tables of memory, which it prints whatever its log level, off the terminal."""
+    return contextlib.redirect_stdout(io.StringIO())
 
 
 def zero_stage(ds_config: dict[str, Any]) -> int:
