@@ -1,6 +1,6 @@
 """AdamW over the joint model, and what of it changes from step to step.
 
-The reference's Adam has no bias correction (``REFERENCE``: Adam 0.9/0.999/1e-6 without bias correction);
+The published implementation (Clark et al. 2020) has no bias correction in its Adam (0.9, 0.999, eps 1e-6);
 torch's AdamW always corrects. Both are the same update with other constants, so that
 ``bias_correction=false`` is had by scaling the group's constants at every step, see :func:`group_values`.
 """
